@@ -1,6 +1,6 @@
-"""confluent-kafka as the product uses it: administration, reading at a start, genesis, trimming.
+"""confluent-kafka as the product uses it: administration, reads at a start, genesis, trimming.
 
-Calls of this library block, so they are answered at once; while the broker is away they fail.
+Calls of this library block, so they return at once here; they fail while the broker is away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .network import Again
 
 
 def _reached(patience: float = 10.0) -> Broker:
-    """The broker, if it answers in time."""
+    """The broker, if it answers in time; otherwise an error."""
     broker = world.current().broker
     until = broker.loop.now + patience
     while broker.away(HERE.get()):
@@ -33,7 +33,7 @@ def _reached(patience: float = 10.0) -> Broker:
 
 
 class Given:
-    """A future that knows its result."""
+    """A future that has its result from the start."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -66,13 +66,13 @@ class Administration:
         )
 
     def poll(self, timeout: float = 0) -> int:
-        """Nothing is reported beside the answers."""
+        """Report nothing: all answers are in the futures."""
         return 0
 
     def describe_topics(
         self, names: Any, include_authorized_operations: bool = False
     ) -> dict[str, Given]:
-        """Their ids and partitions."""
+        """Ids and partitions of these topics."""
         broker = _reached()
         unknown = KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
         return {
@@ -89,13 +89,13 @@ class Administration:
         }
 
     def describe_consumer_groups(self, names: Any) -> dict[str, Given]:
-        """The one group, whatever it is called."""
+        """The one group, under any name."""
         _reached()
         told = SimpleNamespace(members=world.current().group.described())  # type: ignore[attr-defined]
         return {name: Given(told) for name in names}
 
     def list_offsets(self, places: Mapping[Any, Any], isolation_level: Any = None) -> Any:
-        """First offsets or ends."""
+        """First offsets, or ends."""
         broker = _reached()
         found = {}
         for place, spec in places.items():
@@ -129,7 +129,7 @@ class Administration:
         return {one.topic: Given(None) for one in topics}
 
     def delete_records(self, places: Any, request_timeout: float = 0) -> dict[Any, Given]:
-        """Trim partitions; what fails, fails in the futures."""
+        """Trim partitions; errors are in the futures."""
         broker = world.current().broker
         if broker.away(HERE.get()):
             away = KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
@@ -177,12 +177,12 @@ class Reader:
         self._queue: list[Message] = []
 
     def get_watermark_offsets(self, place: TopicPartition, timeout: float = 0) -> tuple[int, int]:
-        """First offset and end."""
+        """First offset and end of a partition."""
         log = _reached().seen((place.topic, place.partition), HERE.get())
         return log.start, log.stable if self._committed else log.end
 
     def assign(self, places: Any) -> None:
-        """Read these, each to its end."""
+        """Read each of these partitions to its end."""
         self._positions.clear()
         self._queue.clear()
         for place in places:
@@ -203,7 +203,7 @@ class Reader:
         self._positions[at] = end
 
     def poll(self, timeout: float = 0) -> Message | None:
-        """The next one, or what came while it waited."""
+        """The next record, after a wait if there is none."""
         if not self._queue and HERE.get() is not None:
             world.VirtualTime.sleep(max(timeout, 0.01))
             for at in self._positions:
@@ -211,12 +211,12 @@ class Reader:
         return self._queue.pop(0) if self._queue else None
 
     def consume(self, most: int, timeout: float = 0) -> list[Message]:
-        """The next ones."""
+        """The next records."""
         found, self._queue = self._queue[:most], self._queue[most:]
         return found
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Release nothing."""
 
 
 class Writer:
@@ -229,13 +229,13 @@ class Writer:
         self._epoch: int | None = None
 
     def init_transactions(self, timeout: float) -> None:
-        """Fence whoever had the id; before the first worker nobody has."""
+        """Fence the owner of the id; before the first worker, there is none."""
         if HERE.get() is not None:
             self._epoch = self._asked(lambda broker: broker.initialise(self._id, "operator"))
 
     @staticmethod
     def _asked(work: Callable[[Broker], Any]) -> Any:
-        """What the broker answers, however often it is asked; the process may die meanwhile."""
+        """Ask the broker until it answers; the process may die meanwhile."""
         while True:
             world.VirtualTime.sleep(0.02 + world.current().broker.delay())
             try:
@@ -246,7 +246,7 @@ class Writer:
                 raise KafkaException(KafkaError(KafkaError._FENCED)) from None
 
     def begin_transaction(self) -> None:
-        """What is produced is kept until the commit."""
+        """Keep the following records until the commit."""
 
     def produce(
         self, topic: str, value: bytes, key: Any = None, partition: int = 0, on_delivery: Any = None
@@ -256,7 +256,7 @@ class Writer:
         self._told += [] if on_delivery is None else [on_delivery]
 
     def commit_transaction(self, timeout: float) -> None:
-        """Append what was produced, in a transaction."""
+        """Append the kept records in one transaction."""
         if (epoch := self._epoch) is None:
             self.flush(0)
             return
@@ -266,7 +266,7 @@ class Writer:
         self._asked(lambda broker: broker.end(self._id, epoch, True))
 
     def flush(self, timeout: float) -> int:
-        """Append what was produced; none is left."""
+        """Append the kept records; none remains."""
         for place, content in self._lines:
             world.current().broker.append(place, *content)
         self._lines.clear()

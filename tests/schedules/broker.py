@@ -1,12 +1,12 @@
-"""An Apache Kafka in memory: logs, transactions, fencing, outages. Time is the loop's.
+"""An Apache Kafka in memory: logs, transactions, fencing, outages. The loop owns its time.
 
-What is modelled: offsets of records and of control markers; the last stable offset; aborted
-records; transactional ids with epochs, whose next owner fences the one before and waits until its
-transaction has been ended; markers that come later than the answer to a commit, and to each
-partition at another moment; time-outs of transactions; retention by deletion from the front;
-outages, answers that are slow, answers that are lost after the work was done; leaders that do not
-know the producers of before, and refuse their batches or take them for known; requests that come
-late or twice, before which only the epoch protects, and a batch's sequence number.
+It models: offsets of records and of control markers; the last stable offset; aborted records;
+transactional ids with epochs, where a new owner fences the previous one and waits until its
+transaction has ended; markers that come after the answer to a commit, at a different time in each
+partition; time-outs of transactions; retention, which deletes from the front; outages, slow
+answers, and answers that are lost after the work was done; new leaders that do not know earlier
+producers, and refuse their batches or take them for known; requests that come late or twice.
+Against these, only the epoch and a batch's sequence number protect.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .network import SERVER, Again, Network
 
 
 class Owner:
-    """A transactional id at its coordinator."""
+    """A transactional id, as its coordinator keeps it."""
 
     def __init__(self) -> None:
         self.epoch = 0
-        self.ended = -1  # the epoch before, where the end of a transaction has begun this one
+        self.ended = -1  # the previous epoch, if the end of a transaction began this one
         self.transaction: Transaction | None = None
         self.holder = ""  # name of the worker
 
@@ -42,7 +42,7 @@ class Broker(Network):
         self.settings: dict[str, dict[str, str]] = {}
         self.owners: dict[str, Owner] = {}
         self.bumps = False  # whether `EndTxn` may begin a new epoch (transaction.version 2)
-        self.old: dict[tuple[str, Place], View] = {}  # what is seen from a machine
+        self.old: dict[tuple[str, Place], View] = {}  # what a machine sees of a partition
         self.leaderless: set[Place] = set()
         self._known: dict[tuple[Place, str, int, int], Answer] = {}
         self._strangers: dict[tuple[Place, str, int], bool] = {}
@@ -64,17 +64,17 @@ class Broker(Network):
         self.topics[topic] = max(partitions, self.topics[topic])
 
     def come_back(self) -> None:
-        """End an outage: clients that still wait ask again."""
+        """End an outage: waiting clients ask again."""
         super().come_back()
         self.look_again()
 
     def look_again(self) -> None:
-        """Have all who wait for records look again."""
+        """Wake all clients that wait for records."""
         for log in self.logs.values():
             log.notify()
 
     def seen(self, place: Place, process: Process | None) -> Log | View:
-        """A partition as a process sees it, which may ask a leader of before."""
+        """A partition as a process sees it; the process may ask a former leader."""
         if not self.old or process is None:
             return self.logs[place]
         return self.old.get((process.name, place), self.logs[place])
@@ -82,14 +82,14 @@ class Broker(Network):
     # -- transactions -----------------------------------------------------------------------------
 
     def initialise(self, identity: str, who: str = "") -> int:
-        """Take a transactional id: what its earlier owner left open is aborted first.
+        """Take a transactional id; the earlier owner's open transaction is aborted first.
 
         Args:
             identity: the transactional id.
             who: client that requests it.
 
         Raises:
-            Again: that has not ended yet.
+            Again: that transaction has not ended yet.
         """
         owner = self.owners.setdefault(identity, Owner())
         if owner.transaction is not None:
@@ -102,7 +102,7 @@ class Broker(Network):
         return owner.epoch
 
     def holder(self, identity: str) -> str:
-        """Name of the worker that has a transactional id; empty: none."""
+        """Name of the worker that owns a transactional id; empty: none."""
         return self.owners[identity].holder if identity in self.owners else ""
 
     def _fence(self, identity: str, epoch: int) -> Owner:
@@ -112,7 +112,7 @@ class Broker(Network):
         return owner
 
     def add(self, identity: str, epoch: int, place: Place, seconds: float) -> Transaction:
-        """Take a partition into the owner's open transaction, or begin one.
+        """Add a partition to the owner's open transaction; begin one if there is none.
 
         Args:
             identity: the transactional id.
@@ -145,9 +145,8 @@ class Broker(Network):
             place: the partition.
             contents: contents of the records.
             seconds: time before an open transaction is aborted.
-            serial: number of the batch; a known batch is not appended again, and one whose
-            partition
-                was not added is refused; None begins a transaction if none is open.
+            serial: number of the batch; a known batch is not appended again, and a batch for a
+                partition that was not added is refused. None begins a transaction if none is open.
 
         Raises:
             InvalidTxnState: the partition was not added to the open transaction.
@@ -166,7 +165,7 @@ class Broker(Network):
             raise OutOfOrderSequenceNumber
         log = self.logs[place]
         told = [log.append(transaction, self.loop.now, content) for content in contents]
-        if known:  # the answer before was lost, and the leader has forgotten where it lies
+        if known:  # the previous answer was lost, and the leader does not know the batch's offset
             del self._strangers[place, identity, epoch]
             told = [one._replace(offset=-1) for one in told]
         if mine is not None:
@@ -179,8 +178,8 @@ class Broker(Network):
 
         Args:
             place: the partition.
-            known: whether it acknowledges one batch of each as a repetition; else it permanently
-                refuses all that they send.
+                known: whether the leader acknowledges one batch of each producer as a repetition;
+                    otherwise it refuses all that they send.
         """
         for identity, owner in self.owners.items():
             self._strangers[place, identity, owner.epoch] = known
@@ -200,12 +199,12 @@ class Broker(Network):
         owner = self.owners[identity]
         if bump and epoch == owner.ended and owner.epoch == epoch + 1:
             if owner.transaction is None:
-                return owner.epoch  # the answer before was lost
+                return owner.epoch  # the previous answer was lost
             if owner.transaction.ending:
                 raise Again
         owner = self._fence(identity, epoch)
         if owner.transaction is None:
-            return owner.epoch  # nothing was sent, or the answer before was lost
+            return owner.epoch  # nothing was sent, or the previous answer was lost
         if not owner.transaction.ending:
             if bump:
                 owner.ended, owner.epoch = owner.epoch, owner.epoch + 1
@@ -237,7 +236,7 @@ class Broker(Network):
         if not transaction.left:
             owner.transaction = None
 
-    # -- what anyone may do -----------------------------------------------------------------------
+    # -- what any client may do --------------------------------------------------------------------
 
     def append(self, place: Place, *content: Any) -> Answer:
         """Append a record outside of any transaction."""

@@ -1,9 +1,9 @@
-"""Mistakes, put back one at a time: the simulation must find each of them. Seven are old ones.
+"""Mistakes, put back one at a time; the simulation must find each of them. Seven are old ones.
 
-Each is a function that changes the product within this process, to be called after
-`patches.install`. `FOUND_AT` says which schedule objects first, `FOUND_WITHIN` how many may pass
-until one does where that has changed, and `ONLY` which kind of fault these must have, where few of
-all seeds have it.
+Each is a function that changes the product within this process; call it after `patches.install`.
+`FOUND_AT` has a seed whose schedule objects. If a change of the product has moved it,
+`FOUND_WITHIN` limits the schedules that a search may take. `ONLY` names the kind of fault that
+these need, if few seeds have it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .world import VirtualTime
 
 
 def cancelled_clock() -> None:
-    """A client that stops after an outage lets its `CancelledError` through: the clock's task ends.
+    """A client that stops after an outage raises a `CancelledError`, and the clock's task ends.
 
-    Nobody looked at how a task ended, and a cancelled one says nothing by itself.
+    No code checked how a task ended, and a cancelled task reports nothing by itself.
     """
 
     async def stop_quietly(client: Any) -> None:
@@ -55,13 +55,13 @@ def cancelled_clock() -> None:
 
 
 def stale_idle_shard() -> None:
-    """A worker that was taken for dead keeps its shards, whoever owned them meanwhile."""
+    """A worker that was taken for dead keeps its shards, although others may have owned them."""
     Worker._was_away = lambda self: False  # type: ignore[method-assign]
     Shard.doubt = lambda self: None  # type: ignore[method-assign]
 
 
 def frozen_sleep() -> None:
-    """A shard sleeps once, for the whole time that the wall clock says is left."""
+    """A shard sleeps once, for the whole time left by the wall clock."""
 
     async def until(self: Shard, not_before: int) -> None:
         left = not_before / 1e6 - VirtualTime.time()
@@ -72,12 +72,12 @@ def frozen_sleep() -> None:
 
 
 def forgotten_floor() -> None:
-    """A raw partition is read from offset 0, wherever it began when the deployment did."""
+    """A raw partition is read from offset 0, even if it began later when the deployment did."""
     WorkerSetup.begin_of = lambda self, source, partition: 0  # type: ignore[method-assign]
 
 
 def stale_genesis() -> None:
-    """A local table is believed, whatever genesis its marker names."""
+    """A local table is trusted, whatever genesis its marker names."""
 
     def from_table(self: LocalState, store: Any) -> Known | None:
         return known_of(*store.get_many(TOLD))
@@ -86,10 +86,10 @@ def stale_genesis() -> None:
 
 
 def believed_table() -> None:
-    """A table that knows more than its changelog is believed: nobody notices a rewound cluster."""
+    """A table that knows more than its changelog is trusted: a rewind goes unnoticed."""
 
     async def believe(self: LocalState, known: Known) -> Sought:
-        """Look at nothing."""
+        """Trust the table without a check."""
         return Sought(known.marker, found=True, before=True)
 
     assert hasattr(LocalState, "_sought")
@@ -98,19 +98,19 @@ def believed_table() -> None:
 
 
 class Unheard:
-    """The answer to a batch that was refused, as one who does not look at it sees it."""
+    """The answer to a refused batch; an error appears only when its offset is read."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
 
     @property
     def offset(self) -> int:
-        """Where it lies: nowhere."""
+        """The offset, which a refused batch does not have."""
         raise self._error
 
 
 def committed_refusal() -> None:
-    """A step commits whatever became of its batches; the last one is looked at, and too late."""
+    """A step commits without a check of its batches' answers; only the last is read, too late."""
 
     async def answers(sent: Any) -> list[Any]:
         told = await asyncio.gather(*sent, return_exceptions=True)
@@ -120,17 +120,17 @@ def committed_refusal() -> None:
 
 
 def same_epoch() -> None:
-    """A request that was not answered is sent again, and its epoch goes on, as aiokafka has it."""
+    """A request without an answer is sent again with the same epoch, as by aiokafka."""
     clients.send_once = lambda producer: producer  # type: ignore[assignment]
 
 
 def lost_end() -> None:
-    """The clock does not look at the end of a pipeline, and goes on beside the one that follows."""
+    """The clock ignores the end of a pipeline, and continues beside the pipeline that follows."""
     Ledger.end = lambda self, pipeline: None  # type: ignore[method-assign]
 
 
 def counted_before() -> None:
-    """Partitions that were added are taken to have counted from the first trigger on."""
+    """Added partitions count from the first trigger on."""
     admission.with_joined = lambda deployment, since: deployment  # type: ignore[assignment]
 
 
@@ -147,7 +147,7 @@ def denied_schema() -> None:
 
 
 def view_anew() -> None:
-    """A view that is opened reads its source from the beginning, and does not know what is out."""
+    """A view that opens reads its source from the start and does not know what it has published."""
     opened = view._Tail.open
 
     def anew(self: Any, reader: Any, begin: int) -> None:
@@ -158,7 +158,7 @@ def view_anew() -> None:
 
 
 def early_forgetting() -> None:
-    """A key is forgotten once the last trigger was fired, whether or not it was released."""
+    """A key is forgotten once the last trigger was fired, even if it was not released."""
 
     def floors(self: forgetting.Forgetting, markers: Any) -> dict[str, int | None]:
         return {
@@ -170,7 +170,7 @@ def early_forgetting() -> None:
 
 
 def unread_end() -> None:
-    """A shard or a clock that opens believes whoever tells it the end of its log."""
+    """A shard or clock that opens believes any leader about the end of its log."""
     transact = transaction.transact
 
     async def believing(*given: Any) -> int:
@@ -197,10 +197,11 @@ OF_DEPLOYMENTS: dict[str, Callable[[], None]] = {
     "view anew": view_anew,
     "early forgetting": early_forgetting,
 }
+"""Mistakes that need what few deployments have: generations, growth, schemas, views, a ratchet."""
 
 
 def changed_number() -> None:
-    """One number of a release is larger by a step, whatever the mechanism."""
+    """One number of a release is larger by one step, for any mechanism."""
     run = Computation.run
 
     def changed(self: Any, *given: Any) -> Any:
@@ -212,18 +213,15 @@ def changed_number() -> None:
     Computation.run = changed  # type: ignore[method-assign]
 
 
-"""Mistakes in what few deployments have: generations, growth, schemas, views, a ratchet."""
-
-
 OF_RECIPES: dict[str, Callable[[], None]] = {"unread end": unread_end}
-"""Mistakes that need faults of guided schedules; `RECIPES` has one that objects to each."""
+"""Mistakes that need faults of guided schedules; `RECIPES` has a schedule for each."""
 RECIPES = {
     "unread end": """{"seed": 5000038,
         "faults": [["forget", 1, 8.0, 0.0], ["behind", 2, 5.0, 1.0]]}""",
 }
 
 OF_RELEASES: dict[str, Callable[[], None]] = {"changed number": changed_number}
-"""Mistakes outside the protocol, which every mechanism can make."""
+"""Mistakes outside the protocol that every mechanism can make."""
 EVERY: dict[str, Callable[[], None]] = (
     BUGS | OF_DEPLOYMENTS | OF_STANDBYS | OF_RECIPES | OF_RELEASES
 )

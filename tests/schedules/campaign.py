@@ -1,10 +1,10 @@
-"""Many seeds over several processes, and one seed in words.
+"""Many seeds over several processes, or one seed reported in words.
 
     python -m tests.schedules.campaign --seed 7           # one schedule, in words
     python -m tests.schedules.campaign --seed 7 --bug "frozen sleep"
 
-A process of its own for each share (`forks`): the simulation replaces libraries in the whole
-process, and what runs depends on the order of sets, so `PYTHONHASHSEED` is fixed.
+Each share runs in a process of its own (`forks`), because the simulation replaces libraries in the
+whole process. The order of sets influences a schedule, so `PYTHONHASHSEED` is fixed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 from .forks import Fork, run
 
-NAME = "tests.schedules.campaign"  # whatever it is imported as
+NAME = "tests.schedules.campaign"  # under any import name
 KINDS = ("lost", "doubled", "differing", "stuck")
-PIECE = 40  # schedules between two lines of a share
+PIECE = 40  # schedules between two report lines of a share
 
 
 class Found(NamedTuple):
-    """What is wrong with one schedule."""
+    """The objections to one schedule."""
 
     seed: int
     kinds: dict[str, list[str]]
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a campaign came to.
+    """The result of a campaign.
 
     Attributes:
         schedules: number of schedules run.
@@ -59,17 +59,17 @@ class Result(NamedTuple):
     cpu: float
 
     def count(self, kind: str) -> int:
-        """Schedules with an objection of a kind."""
+        """The number of schedules with an objection of a kind."""
         return sum(bool(one.kinds[kind]) for one in self.found)
 
 
 def share(
     begin: int, step: int, number: int, seconds: float, bug: str, first: bool, only: str = ""
 ) -> Iterator[dict[str, Any]]:
-    """Run seeds begin, begin + step, … for this process.
+    """Run seeds begin, begin + step, … in this process.
 
-    The first ones run here, which fills every cache; then each piece runs in a fork of its own.
-    What schedules leave behind, pending tasks above all, ends with it: nothing is collected.
+    The first schedules run here, which fills every cache; after that, each piece runs in a fork.
+    The fork's end frees what schedules leave behind, above all pending tasks.
 
     Args:
         number: maximum number of schedules.
@@ -79,7 +79,7 @@ def share(
         only: kind of fault; seeds without it are skipped; empty: no seed is skipped.
 
     Yields:
-        Now and then, what came of the schedules since the last time.
+        From time to time, the result of the schedules since the last time.
     """
     _ready(bug)
     until = time.monotonic() + seconds
@@ -94,7 +94,7 @@ def share(
 
 
 def _ready(bug: str, aloud: bool = False) -> None:
-    """Put the simulation in this process."""
+    """Install the simulation in this process."""
     from .prepared import schedule
 
     if bug:
@@ -109,7 +109,7 @@ def _put_back(bug: str) -> None:
 
 
 def _piece(seeds: range, first: bool, until: float, only: str, alone: int = 0) -> dict[str, Any]:
-    """Run some seeds here; ``alone`` is a process without which this one is to end."""
+    """Run some seeds here; end if the process ``alone`` is gone."""
     from . import schedule
 
     told: dict[str, Any] = {
@@ -176,7 +176,7 @@ def campaign(
     told: Callable[[int], None] = lambda done: None,
     only: str = "",
 ) -> Result:
-    """Run schedules seed, seed + 1, … until their number or a time is reached.
+    """Run schedules seed, seed + 1, … until their number or the time limit is reached.
 
     Args:
         schedules: maximum number of schedules.
@@ -188,7 +188,7 @@ def campaign(
         only: kind of fault; seeds without it are skipped; empty: no seed is skipped.
 
     Raises:
-        RuntimeError: a process failed; what it printed is in the message.
+        RuntimeError: a process failed; the message has its output.
     """
     shares = [range(seed + n, seed + schedules, processes) for n in range(processes)]
     wanted = [[s.start, processes, len(s), seconds, bug, first, only] for s in shares if len(s)]
@@ -235,7 +235,7 @@ def _lines(children: Sequence[Fork]) -> Iterator[dict[str, Any]]:
 
 
 def one(seed: int | str, bug: str = "") -> Any:
-    """What comes of one seed, from a process of its own; `schedule.Outcome` as a dictionary.
+    """The outcome of one seed from a process of its own: `schedule.Outcome` as a dictionary.
 
     Args:
         seed: seed, or the text of a recipe.
@@ -247,9 +247,9 @@ def one(seed: int | str, bug: str = "") -> Any:
 
 
 def apart(mistakes: Mapping[str, int]) -> dict[str, list[bool]]:
-    """Whether the seed of each mistake objects without it, and with it; all from one process.
+    """Whether the seed of each mistake objects without and with the mistake, from one process.
 
-    A fork of a process that has run the seed before finds all of its caches filled.
+    The forks of a process that has run the seed before find all of its caches filled.
     """
     done = run(NAME, "--apart", json.dumps(mistakes))
     done.check_returncode()
@@ -267,7 +267,7 @@ def _apart(mistakes: Mapping[str, int]) -> Iterator[list[bool]]:
 
 
 def main() -> None:
-    """A share of a campaign, or one seed in words."""
+    """Run a share of a campaign, or report one seed in words."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--share", help="for `campaign` itself")
     parser.add_argument("--apart", help="for `apart`")
@@ -301,7 +301,7 @@ def _one(said: str, bug: str, as_json: bool) -> None:
     else:
         _tell(made)
     sys.stdout.flush()
-    os._exit(0)  # what is left of the processes would be wound up by the interpreter
+    os._exit(0)  # skip the interpreter's slow clean-up of what the processes left
 
 
 def _tell(made: Any) -> None:

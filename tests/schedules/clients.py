@@ -1,9 +1,8 @@
 """aiokafka's producer and consumer as the product uses them, against the broker in memory.
 
-Each of them fails as the real one does: requests are given up after a while, a producer whose
-epoch is over is fenced, and a client that is stopped after an outage may hang, raise, or let a
-`CancelledError` of its own through. A producer sends a request that was not answered once more and
-goes on, unless `send_once` was asked for.
+Each fails like the real one. Requests time out; a producer with an old epoch is fenced; a client
+that is stopped after an outage may hang, raise, or raise its own `CancelledError`. A producer sends
+a request without an answer once more and continues, unless `send_once` was called.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from .log import Answer
 from .loop import HERE
 from .network import Again, Held
 
-MOST = 200  # records of one answer
-ROOM = 40  # records of one batch
+MOST = 200  # records in one answer
+ROOM = 40  # records in one batch
 AGAIN = 0.1  # seconds after which aiokafka sends a request again
 
 
 async def connect(broker: Broker) -> None:
-    """Reach the cluster, or not."""
+    """Reach the cluster, or fail."""
     await broker.call(lambda: None, patience=1.0 + broker.random.random())
 
 
 async def hang_up(broker: Broker, outages: int) -> None:
-    """Stop a client."""
+    """Stop a client; after an outage, this may fail."""
     draw = broker.random.random()
     if broker.down or broker.outages > outages:
         if draw < 0.3:
@@ -53,7 +52,7 @@ async def hang_up(broker: Broker, outages: int) -> None:
 
 
 class Batch:
-    """What `agents.kafka.private.of_aiokafka.fill` fills."""
+    """A batch that `agents.kafka.private.of_aiokafka.fill` fills."""
 
     def __init__(self) -> None:
         self.contents: list[tuple[Any, ...]] = []
@@ -61,7 +60,7 @@ class Batch:
         self._relative_offset = 0
 
     def append(self, place: int, at: int, key: Any, value: Any, headers: Any) -> Any:
-        """Take a record; None where there is no room."""
+        """Append a record; None if there is no room."""
         if len(self.contents) >= ROOM:
             return None
         self.contents.append((key, value, at, tuple(headers)))
@@ -83,11 +82,11 @@ class SimProducer:
         self._open = False
         self._serial = 0
         self._wanted: set[tuple[str, int]] = set()
-        self._added: set[tuple[str, int]] = set()  # of these, what the broker knows
+        self._added: set[tuple[str, int]] = set()  # partitions that the broker knows of
         self.once = False
 
     async def start(self) -> None:
-        """Connect, and fence whoever had the id."""
+        """Connect, and fence the owner of the id."""
         broker, here = self._broker, HERE.get()
         await connect(broker)
         who = "" if here is None else here.name
@@ -102,25 +101,25 @@ class SimProducer:
         world.current().group.opened(self._id, who, before)
 
     async def begin_transaction(self) -> None:
-        """Begin."""
+        """Begin a transaction."""
         if self._fatal or self._open:
             raise IllegalOperation("the producer is not ready")
         self._open, self._sent = True, []
         self._wanted, self._added = set(), set()
 
     def create_batch(self) -> Batch:
-        """An empty batch."""
+        """Make an empty batch."""
         return Batch()
 
     async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> Any:
-        """Send a batch; the future of its answer."""
+        """Send a batch; return the future of its answer."""
         return self._send((topic, partition), batch.contents)
 
     async def send(
         self, topic: str, value: Any, *, key: Any = None, partition: int,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Any]:  # fmt: skip
-        """Send one record; the future of its answer."""
+        """Send one record; return the future of its answer."""
         return self._send((topic, partition), [(key, value, timestamp_ms, ())])
 
     def _send(
@@ -165,7 +164,7 @@ class SimProducer:
         await self._finish(True)
 
     async def abort_transaction(self) -> None:
-        """Take everything back."""
+        """Abort the transaction."""
         await self._finish(False)
 
     async def _finish(self, commit: bool) -> None:
@@ -192,7 +191,7 @@ class SimProducer:
         def work() -> int:
             return broker.end(self._id, epoch, commit, bump)
 
-        # Of brokers that keep the epoch, nothing that was answered may come once more.
+        # With brokers that keep the epoch, an answered request must not arrive again.
         if broker.tear(work, broker.bumps, self._id):
             await asyncio.sleep(broker.delay())
             if self.once:
@@ -201,7 +200,7 @@ class SimProducer:
         self._epoch = await broker.call(work, 60.0, twice=True)
 
     async def stop(self) -> None:
-        """Hang up; an open transaction stays open."""
+        """Disconnect; an open transaction stays open."""
         await hang_up(self._broker, self._outages)
 
 
@@ -214,7 +213,7 @@ class SimConsumer:
         self._assigned: list[TopicPartition] = []
         self._positions: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
-        self._fetcher = None  # it waits as patiently as it likes
+        self._fetcher = None  # it waits as long as it likes
         self._committed = options["isolation_level"] == "read_committed"
 
     async def start(self) -> None:
@@ -222,27 +221,27 @@ class SimConsumer:
         await connect(self._broker)
 
     async def stop(self) -> None:
-        """Hang up."""
+        """Disconnect."""
         await hang_up(self._broker, self._outages)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these."""
+        """Read these partitions."""
         self._assigned = list(partitions)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Fetch nothing of these."""
+        """Fetch nothing from these partitions."""
         self._paused.update(partitions)
 
     def seek(self, tp: TopicPartition, position: int) -> None:
-        """Read from there on."""
+        """Read a partition from this position on."""
         self._positions[tp] = position
 
     async def position(self, tp: TopicPartition) -> int:
-        """Where it stands."""
+        """The position of a partition."""
         return self._positions[tp]
 
     async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
-        """Last stable offsets, or ends for one who reads all."""
+        """Last stable offsets; log ends for a client that reads uncommitted records."""
         return await self._asked(partitions, self._end)
 
     async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
@@ -266,7 +265,7 @@ class SimConsumer:
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0
     ) -> dict[Any, list[Any]]:
-        """Records of these partitions, or of all, waiting a moment if there are none."""
+        """Records of these partitions, or of all; waits a moment if there are none."""
         wanted = [tp for tp in partitions or self._assigned if tp not in self._paused]
         until = self._broker.loop.now + timeout_ms / 1000
         while True:
@@ -304,7 +303,7 @@ class SimConsumer:
         return end
 
     async def _wait(self, wanted: Sequence[TopicPartition], until: float) -> None:
-        """Until there may be more, or it is too late."""
+        """Wait until there may be more records, or until the deadline."""
         broker = self._broker
         more = broker.loop.create_future()
         logs = [broker.logs[tp.topic, tp.partition] for tp in wanted]
@@ -316,7 +315,7 @@ class SimConsumer:
             log.watchers.append(soon)
         timer = broker.loop.call_at(until, broker._reply, more, None)
         try:
-            # A position behind only control markers moves without an answer.
+            # A position that has only control markers before it moves without an answer.
             if not any(self._more(tp) for tp in wanted) or broker.away(HERE.get()):
                 await more
             else:
@@ -328,6 +327,6 @@ class SimConsumer:
 
 
 def send_once(producer: SimProducer) -> SimProducer:
-    """Have a producer give up rather than send a request without answer again."""
+    """Make a producer give up instead of repeating a request without an answer."""
     producer.once = True
     return producer

@@ -1,9 +1,9 @@
 """States of the protocol that a schedule passes through, as numbers.
 
-A state is what the next step of the protocol may depend on, and nothing of what is counted: which
-transaction has just begun, ended or become visible; how far each worker and the shard concerned
-are; who believes to own it; what is behind; which faults go on. Two schedules with the same states
-differ in contents and in times alone.
+A state contains what the protocol's next step may depend on, and no counted data: which transaction
+has just begun, ended or become visible; how far each worker and the shard are; which worker
+believes that it owns the shard; what is behind; which faults are active. Two schedules with the
+same states differ only in contents and times.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .broker import Broker
 from .log import Place
 from .verdict import RELEASES
 
-MOST = 2  # numbers above this are the same
+MOST = 2  # larger numbers count as this one plus one
 
 
 class Seen:
@@ -56,7 +56,7 @@ class Seen:
         setattr(broker, name, watched)
 
     def _note(self, name: str, given: tuple[Any, ...], error: str) -> None:
-        """Note the state, and the one that it followed."""
+        """Note the state, and the previous state with this event."""
         identity = given[0] if isinstance(given[0], str) else _identity(self._broker, given[0])
         event = (name, error, _role(identity), self._transaction(identity))
         state = (event, self._workers(), self._shards(identity), self._logs(), self._faults())
@@ -70,12 +70,12 @@ class Seen:
     def _transaction(self, identity: str) -> Any:
         owner = self._broker.owners.get(identity)
         if owner is None or owner.transaction is None:
-            return ()  # a hash of None is another one in each process
+            return ()  # a hash of None differs between processes
         one = owner.transaction
         return one.ending, one.commit, min(one.left, MOST)
 
     def _workers(self) -> Any:
-        """What each machine's process is at, in no order."""
+        """The state of each machine's process, sorted."""
         found = []
         for machine in self._schedule.machines:
             process, worker = machine.process, machine.worker
@@ -90,7 +90,7 @@ class Seen:
         return tuple(sorted(found))
 
     def _shards(self, identity: str) -> Any:
-        """How those who hold the shard of a transactional id are with it."""
+        """The state of each shard with this transactional id, sorted."""
         found = []
         for machine in self._schedule.machines:
             dead = machine.process is None or machine.process.dead
@@ -109,7 +109,7 @@ class Seen:
         return tuple(sorted(found))
 
     def _copies(self, identity: str) -> Any:
-        """What copies of the table of a transactional id there are, and how far they are."""
+        """The copies of a transactional id's table, and how far they are."""
         found = []
         for machine in self._schedule.machines:
             worker, dead = machine.worker, machine.process is None or machine.process.dead
@@ -120,14 +120,14 @@ class Seen:
         return tuple(sorted(found))
 
     def _apart(self, state: Any) -> str:
-        """Where the end of a changelog is for a copy of its table."""
+        """Where a changelog ends, relative to a copy of its table."""
         if not state.ready:
             return "closed"
         end, reached = self._broker.logs[tuple(state.place)].stable, state.position
         return "behind" if end < reached else "here" if end == reached else "beyond"
 
     def _logs(self) -> Any:
-        """What is open, and how far releases are behind triggers."""
+        """Which logs have open transactions, and how far releases are behind triggers."""
         logs = self._broker.logs
         waiting = tuple(bool(logs[place].open) for place in (self._clock, self._ledger))
         return waiting, min(self._pending(), MOST + 1)
@@ -155,10 +155,10 @@ def _identity(broker: Broker, owner: Any) -> str:
 
 
 def _count(broker: Broker, place: Place, what: bytes) -> int:
-    """Records of a log that hold something; each of them is looked at once."""
+    """The number of records of a log that contain ``what``; each record is read once."""
     log: Any = broker.logs[place]
     known, reached = getattr(log, "counted", (0, 0))
-    if reached > len(log.records):  # it was rewound
+    if reached > len(log.records):  # the log was rewound
         known, reached = 0, 0
     known += sum(r is not None and r.value is not None and what in r.value
                  for r in log.records[reached:])  # fmt: skip
@@ -167,5 +167,5 @@ def _count(broker: Broker, place: Place, what: bytes) -> int:
 
 
 def told(seen: Seen) -> list[list[Any]]:
-    """States and when they were met first, as JSON may have them."""
+    """States and the times of their first visits, for JSON."""
     return [[number, round(at, 3)] for number, at in seen.first.items()]

@@ -1,4 +1,4 @@
-"""The deployments that schedules run: small, with every kind of stage, compiled once."""
+"""The deployments that schedules run: small, with every kind of stage, each compiled once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .patches import GENESIS, SECRET
 
 EVERY = 5  # seconds between two triggers; a window has two
 OUTAGE = 60.0  # seconds that a worker waits for the broker
-PATIENCE = 20.0  # seconds that it waits for the schema registry
+PATIENCE = 20.0  # seconds that a worker waits for the schema registry
 SESSION = 6.0
 RAW = 2  # partitions of the raw topic
 
@@ -133,12 +133,12 @@ HISTOGRAMS = (
     _variant(1, "0s", 1000, "murmur2", LISTED),
     _variant(2, "3s", 5, "murmur2", LISTED),
     _variant(1, "2s", 7, "none", LISTED),
-    _variant(1, "0s", 1000, "murmur2"),  # keys are found, and fed back to the shards that bound
+    _variant(1, "0s", 1000, "murmur2"),  # keys are found and fed back to the shards that bound
     _variant(2, "3s", 6, "none"),
     _variant(1, "0s", 1000, "murmur2", LISTED, "external"),
 )
 LATE = _variant(1, "0s", 1000, "murmur2", LISTED + '\nlateness = "2s"')
-"""What comes two seconds after a window is in time."""
+"""Records that come up to two seconds after a window are in time."""
 CAPPED = """epsilon = 40, delta = 1e-3, per_unit = { epsilon = 80, delta = 1e-2, period = "1d" }"""
 COUNT, DISTINCT = '{ kind = "count" }', '{ kind = "distinct", field = "city" }'
 OTHERS = {
@@ -185,20 +185,20 @@ FURTHER = {
     "grown": _of_kind(HISTOGRAM.format(keys=LISTED), partitioner="none"),
     "followed": _of_kind(PAGES.format(aggregate=COUNT, more=LISTED)),
 }  # fmt: skip
-"""Deployments that have views, keys that are forgotten, schemas, or an operator who changes them.
+"""Deployments with views, forgotten keys, schemas, or an operator who changes them.
 
-A unit's records are within its bound in all of them, in whatever order they come.
+In all of them, a unit's records are within its bound in any order.
 """
 ALONE = _variant(1, "0s", 7, "murmur2", LISTED) | {"window": "horizon = 2", "begins": (1,)}
 ALONE["mechanism"] = ALONE["mechanism"].replace("budget = 4", 'bound = "records", budget = 3')
-"""One raw partition and one shard of each stage, which count records as they arrive."""
+"""One raw partition and one shard of each stage; records count as they arrive."""
 VARIANTS = {str(n): one for n, one in enumerate(HISTOGRAMS)} | OTHERS | FURTHER
 VARIANTS |= {"late": LATE, "alone": ALONE}
 
 
 @dataclass(frozen=True, eq=False)
 class Template:
-    """A deployment that has begun, before its first worker.
+    """A deployment that has begun but has no worker yet.
 
     Attributes:
         kind: "histogram", or the name in `OTHERS` or `FURTHER`.
@@ -215,7 +215,7 @@ class Template:
     begins: tuple[int, ...]
 
     def build(self, broker: Broker) -> None:
-        """Give a broker these topics."""
+        """Give a broker the topics of the deployment."""
         broker.logs = {place: log.copy() for place, log in self.logs.items()}
         broker.topics, broker.ids = dict(self.topics), dict(self.ids)
         broker.settings = dict(self.settings)
@@ -223,7 +223,7 @@ class Template:
 
 @lru_cache(None)
 def followed(until: int, partitions: int, standing: bool) -> tuple[Config, Deployment]:
-    """The deployment in which a pipeline ends, and another one follows it.
+    """The deployment in which a pipeline ends and another one follows it.
 
     Args:
         until: end of the schedule, microseconds since 1970.
@@ -242,7 +242,7 @@ def _config(variant: str, standing: bool, more: dict[str, str] | None = None) ->
 
 @lru_cache(None)
 def template(variant: str, trimmed: bool, standing: bool = False) -> Template:
-    """One of the deployments.
+    """The deployment for these arguments.
 
     Args:
         variant: one of `VARIANTS`.

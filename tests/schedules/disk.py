@@ -1,4 +1,4 @@
-"""Disks: what a table has been given stays when its process dies, and nothing else does."""
+"""Disks: rows that were written to a table survive its process, and nothing else does."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .loop import HERE
 
 
 class Folder(PurePosixPath):
-    """A folder of tables, as far as the product looks at folders."""
+    """A folder of tables, with what the product uses of folders."""
 
     __slots__ = ()
 
     def mkdir(self, **_: Any) -> None:
-        """Folders need not be made."""
+        """Do nothing: folders exist."""
 
     def exists(self) -> bool:
-        """Whether a table lies here."""
+        """Whether this folder has a table."""
         return any(self._below())
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Files beside a table are not kept."""
+        """Do nothing: files beside a table are not kept."""
 
     def iterdir(self) -> Iterator[Any]:
-        """Tables below; of a table, one file."""
+        """The tables below; for a table, one file."""
         if str(self) in world.current().disks:
             return iter([self])
         if not self.exists():
@@ -36,11 +36,11 @@ class Folder(PurePosixPath):
         return self._below()
 
     def stat(self) -> Any:
-        """When a table was written last."""
+        """When the table was last written."""
         return SimpleNamespace(st_mtime=world.current().written.get(str(self), 0.0))
 
     def rglob(self, pattern: str) -> Iterator[Folder]:
-        """Files of a table: they are not counted."""
+        """The files of a table: none, since they are not counted."""
         return iter(())
 
     def glob(self, pattern: str) -> Iterator[Folder]:
@@ -55,7 +55,7 @@ class Folder(PurePosixPath):
 
 
 def could_be_made(folder: Folder) -> None:
-    """Every folder could be made."""
+    """Do nothing: every folder can be made."""
 
 
 def discard(path: Folder) -> None:
@@ -66,7 +66,7 @@ def discard(path: Folder) -> None:
 
 
 def lose(path: str, number: int) -> None:
-    """Take a table's last writes back, as the loss of power does with what was not synced."""
+    """Undo a table's last writes, as a loss of power does with writes that were not synced."""
     here = world.current()
     assert here.undo is not None
     rows, writes = here.disks[path], here.undo.get(path, [])
@@ -102,11 +102,11 @@ class Table:
             yield key, self._rows[key]
 
     def iter(self, options: Span) -> Cursor:
-        """An iterator, which tells whether a scan ended early."""
+        """An iterator that tells whether a scan ended early."""
         return Cursor(self._rows, options.end)
 
     def write(self, batch: Writes, write_opt: Any = None) -> None:
-        """Apply a batch; all of it is on disk."""
+        """Apply a batch, which is then on disk completely."""
         world.current().written[self._path] = world.VirtualTime.time()
         undo = world.current().undo
         if undo is not None:
@@ -119,18 +119,18 @@ class Table:
                 self._rows[key] = value
 
     def ingest_external_file(self, paths: Sequence[str], options: Any) -> None:
-        """Take the rows of files."""
+        """Write the rows of files."""
         undo = world.current().undo
-        if undo is not None:  # files are whole and synced, and all that came before them too
+        if undo is not None:  # files are whole and synced, and so is everything before them
             undo.pop(self._path, None)
         for path in paths:
             self._rows.update(world.current().files.pop(path))
 
     def compact_range(self, begin: bytes, end: bytes) -> None:
-        """There is nothing to free."""
+        """Do nothing: there is nothing to free."""
 
     def flush(self) -> None:
-        """Everything is on disk."""
+        """Do nothing: everything is on disk."""
 
     def close(self) -> None:
         """Release the folder."""
@@ -140,30 +140,30 @@ class Table:
 
 
 class Cursor:
-    """Stands for an iterator of `rocksdict`, over the rows as they are now."""
+    """Stands for an iterator of `rocksdict`, over a snapshot of the rows."""
 
     def __init__(self, rows: dict[bytes, bytes], end: bytes) -> None:
         self._keys = sorted(key for key in rows if not end or key < end)
         self._at = len(self._keys)
 
     def seek(self, key: bytes) -> None:
-        """Stand at the first row at or above a key."""
+        """Move to the first row at or above a key."""
         self._at = bisect_left(self._keys, key)
 
     def next(self) -> None:
-        """Stand at the next row."""
+        """Move to the next row."""
         self._at += 1
 
     def valid(self) -> bool:
-        """Whether it stands at a row."""
+        """Whether it is at a row."""
         return self._at < len(self._keys)
 
     def key(self) -> bytes:
-        """Where it stands."""
+        """The key of the current row."""
         return self._keys[self._at]
 
     def status(self) -> None:
-        """No error: a disk here is never damaged."""
+        """Report no error: these disks are never damaged."""
 
 
 class Writes:
@@ -196,7 +196,7 @@ class Rows:
         self._rows[key] = value
 
     def finish(self) -> None:
-        """The file is whole."""
+        """End the file."""
         world.current().files[self._path] = self._rows
 
 
@@ -206,5 +206,5 @@ class Span:
     end = b""
 
     def set_iterate_upper_bound(self, end: bytes) -> None:
-        """Where a scan ends."""
+        """Set the end of a scan."""
         self.end = end

@@ -8,24 +8,24 @@ from random import Random
 from .recipe import STANDING, Fault
 from .world import World
 
-LEADERS = 10**12  # apart from all seeds of schedules
-TEARS = 10**13  # apart from those too
+LEADERS = 10**12  # apart from all seeds of schedules; likewise below
+TEARS = 10**13  # likewise
 USUAL = (
     "kill", "kill", "wipe", "old", "mistake", "pause", "pause", "outage", "outage", "rebalance",
     "forget", "stop", "slow", "lossy", "clock", "clock", "retention",
 ) * 2 + ("rewind",)  # fmt: skip
-"""Kinds that a seed draws; leaders and transactions have draws of their own."""
+"""Kinds that a seed draws; faults of leaders and transactions are drawn separately."""
 OF_BROKERS = ("refusal", "known", "torn")
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
-"""Kinds that guided schedules have besides."""
+"""Kinds that only guided schedules add."""
 REWINDS = ("rewind", "ahead")
 OPERATED = ("grown", "followed")  # deployments that an operator changes once
-OWN = 10**16  # apart from all these
-BESIDE = 10**18  # apart from all these
-COPIES = 10**19  # apart from all these
+OWN = 10**16  # likewise
+BESIDE = 10**18  # likewise
+COPIES = 10**19  # likewise
 OF_STANDBYS = ("rolling", "rolling", "stop", "stop", "kill", "wipe", "mistake", "rewind")
 
-AHEAD = 0.1  # of the schedules with standbys, that have such a fault
+AHEAD = 0.1  # share of the schedules with standbys that have such a fault
 
 
 class Draws:
@@ -47,7 +47,7 @@ class Draws:
         self._tears = Random(world.seed + TEARS)
 
     def all(self, until: float) -> list[Fault]:
-        """Draw the faults that begin before a moment."""
+        """Draw the faults that begin before a time."""
         drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
         drawn += self._of_deployment(until)
         if self._world.seed >= STANDING:
@@ -55,7 +55,7 @@ class Draws:
         return self.possible(drawn)
 
     def possible(self, faults: Sequence[Fault]) -> list[Fault]:
-        """Leave out rewinds where these would take topics away that an operator has made."""
+        """Leave out rewinds if they would remove topics that an operator has created."""
         out = REWINDS if self._kind in OPERATED else ()
         return [fault for fault in faults if fault.kind not in out]
 
@@ -68,7 +68,7 @@ class Draws:
         return drawn
 
     def _of_leaders(self, until: float) -> list[Fault]:
-        """Give some schedules new leaders, by draws of their own: the others stay as they are."""
+        """Draw new leaders for some schedules, with a separate generator."""
         random, drawn = self.leaders, []
         for _ in range(random.choice((0, 0, 0, 0, 0, 1, 1, 2))):
             at = 1.0 + random.random() * (until - 1.0)
@@ -76,7 +76,7 @@ class Draws:
         return drawn
 
     def _of_transactions(self, until: float) -> list[Fault]:
-        """Tear transactions in some schedules, by draws of their own."""
+        """Draw torn transactions for some schedules, with a separate generator."""
         broker, random, drawn = self._world.broker, self._tears, []
         broker.bumps, broker.tears = random.random() < 0.6, random
         for _ in range(random.choice((0, 0, 1, 2))):
@@ -85,7 +85,7 @@ class Draws:
         return drawn
 
     def _of_standbys(self, until: float) -> list[Fault]:
-        """What moves shards to copies, and what these may lack then."""
+        """Draw faults that move shards to copies, and faults of what these may lack."""
         random, drawn = Random(self._world.seed + BESIDE), list[Fault]()
         for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
             at = 1.0 + random.random() * (until - 1.0)
@@ -94,7 +94,7 @@ class Draws:
         return drawn
 
     def _of_copies(self, until: float) -> list[Fault]:
-        """Leave copies of tables ahead of the cluster in some schedules, by draws of their own."""
+        """Draw copies of tables that are ahead of the cluster, with a separate generator."""
         random = Random(self._world.seed + COPIES)
         if random.random() > AHEAD:
             return []
@@ -102,7 +102,7 @@ class Draws:
         return [Fault("ahead", machine, at, random.random())]
 
     def _of_deployment(self, until: float) -> list[Fault]:
-        """What happens to the deployments alone that have it."""
+        """Draw faults that only some deployments can have."""
         random = Random(self._world.seed + OWN)
         most = {"framed": 2, "ratchet": 2}.get(self._kind, 0)
         number = 1 if self._kind in OPERATED else random.randrange(most + 1)

@@ -1,19 +1,19 @@
-"""What workers say when they end: parts of errors that `Faults.warrants` looks for."""
+"""Parts of workers' last errors; `Faults.warrants` looks for them."""
 
 from __future__ import annotations
 
 REFUSAL = "RewoundError: "
 OLDER = ("does not hold the position", "was never charged by this ledger", "are not declared: run",
          "is not in the ledger yet", "hush topics --grow", "as the ledger sealed it")  # fmt: skip
-"""In refusals of a worker that asks leaders of before of some partitions, and not of others."""
+"""In refusals of a worker that asks former leaders about some partitions and not others."""
 FORGOTTEN = "was forgotten"
-"""In a refusal: the cluster was set back, and the key of an epoch is gone."""
+"""In a refusal: the cluster was set back, and an epoch's key is gone."""
 GONE = "it was deleted before it was applied"
-"""In a refusal: the cluster was set back, and who knew that has trimmed it and lost its disk."""
+"""In a refusal: the cluster was set back; the worker that knew it trimmed it and lost its disk."""
 AWAY = ("no broker for", "no Kafka answers", "stopped answering")
-"""In errors of a worker that has waited in vain for brokers."""
+"""In errors of a worker that waited too long for brokers."""
 UNASSIGNED = "no partitions were assigned for"
 CLOCKS = "the clock of this machine"
 REGISTRY = "the schema registry for"
 UNSTOPPED = "the worker did not stop"
-LATE = ("a barrier is missing", "the clock log of pipeline")  # said by a stage that has begun
+LATE = ("a barrier is missing", "the clock log of pipeline")  # errors of a stage that has begun

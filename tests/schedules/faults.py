@@ -1,4 +1,4 @@
-"""Faults as they happen, how long they last, and which ends of workers they warrant."""
+"""Faults in a schedule, how long they last, and which ends of workers they warrant."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .registry import WAYS
 from .rewind import Snapshot, copies_of, lacks, restore, snapshot
 from .world import World
 
-SNAPSHOTS = 15  # of the last three seconds before a copy is ahead of its cluster
-FURTHER = 10**14  # apart from all seeds of schedules, and from those of draws
+SNAPSHOTS = 15  # snapshots of the last three seconds before a copy is ahead of its cluster
+FURTHER = 10**14  # apart from all seeds of schedules and of draws
 
 
 class Faults:
@@ -39,7 +39,7 @@ class Faults:
         operator: operator who changes it; None: no changes.
 
     Attributes:
-        rewound: whether the cluster was restored from an earlier moment; workers may then refuse.
+        rewound: whether the cluster was reset to an earlier state; workers may then refuse it.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Faults:
         self._isolation = Isolation(world, self._further, self._at, self._forget)
 
     def plan(self, until: float, given: Sequence[Fault] | None = None) -> float:
-        """Plan faults that begin before a moment; returns when the last of them is over.
+        """Plan faults that begin before a time; return when the last of them is over.
 
         Args:
             given: faults in place of the drawn ones, which are still drawn so that everything else
@@ -88,12 +88,12 @@ class Faults:
         return end + 0.1
 
     def heal(self) -> None:
-        """Set all clocks right; everything else has ended by itself."""
+        """Set all clocks right; all other faults have ended by themselves."""
         for machine in self._machines:
             machine.set_clock(0.0)
 
     def warrants(self, text: str, name: str) -> bool:
-        """Whether the worker of that name may end with this error after what has happened."""
+        """Whether the faults so far justify that this worker ends with this error."""
         if UNSTOPPED in text:
             return self._held_up(name)
         if any(one in text for one in AWAY):
@@ -113,7 +113,7 @@ class Faults:
         return self.rewound and text.startswith(REFUSAL)
 
     def _held_up(self, name: str) -> bool:
-        """Whether an outage or a pause has left a stop that ends now less time than it may take."""
+        """Whether an outage or a pause left a stop that ends now too little time."""
         now = self._world.loop.now
         begun = now - LEAVE_SECONDS
         held = [min(end, now) - max(at, begun) for who, at, end in self._held if who in ("", name)]
@@ -125,32 +125,32 @@ class Faults:
     # -- each returns how long it lasts -----------------------------------------------------------
 
     def kill(self, machine: Machine, at: float, size: float) -> float:
-        """A crash; the disk stays as the last store left it."""
+        """Crash; the disk stays as the last write left it."""
         away = size**2 * 20
         self._at(at, machine.kill, away)
         return away
 
     def wipe(self, machine: Machine, at: float, size: float) -> float:
-        """A crash, and the disk is lost."""
+        """Crash and lose the disk."""
         self._at(at, machine.kill, size * 10)
         self._at(at, machine.wipe)
         return size * 10
 
     def old(self, machine: Machine, at: float, size: float) -> float:
-        """A crash, and the disk comes back as it was some time before."""
+        """Crash; the disk comes back in an earlier state."""
         self._at(at * size, machine.keep)
         self._at(at, machine.kill, 1 + size * 10)
         self._at(at + 0.5, machine.restore)
         return 1 + size * 10
 
     def mistake(self, machine: Machine, at: float, size: float) -> float:
-        """A crash, and the tables that lie there now are another genesis'."""
+        """Crash; the disk then has tables of another genesis."""
         self._at(at, machine.kill, 1 + size * 10)
         self._at(at + 0.5, machine.mistake)
         return 1 + size * 10
 
     def pause(self, machine: Machine, at: float, size: float) -> float:
-        """The process stands still, perhaps for longer than its session."""
+        """Suspend the process, perhaps for longer than its session."""
         return self._sleep(machine, at, 0.1 + size**2 * 40)
 
     def _sleep(self, machine: Machine, at: float, seconds: float) -> float:
@@ -159,7 +159,7 @@ class Faults:
         return seconds
 
     def outage(self, machine: Machine, at: float, size: float) -> float:
-        """No broker; one in ten lasts longer than a worker's patience."""
+        """Take the broker away; one outage in ten is longer than a worker's patience."""
         seconds = 0.1 + size**2 * 45 if size < 0.9 else OUTAGE + (size - 0.9) * 300
         self._away = max(self._away, seconds)
         self._held.append(("", at, at + seconds))
@@ -184,12 +184,12 @@ class Faults:
                 self._world.group.forget(machine.process)
 
     def rebalance(self, machine: Machine, at: float, size: float) -> float:
-        """The group spreads its partitions anew."""
+        """Rebalance the group."""
         self._at(at, self._world.group.rebalance)
         return 0.0
 
     def forget(self, machine: Machine, at: float, size: float) -> float:
-        """The group takes a living worker for dead."""
+        """The group takes a live worker for dead."""
         self._at(at, self._forget, machine)
         return 2.0
 
@@ -203,7 +203,7 @@ class Faults:
         return 0.0
 
     def rolling(self, machine: Machine, at: float, size: float) -> float:
-        """SIGTERM to one machine after the other, sometimes before the last one is back."""
+        """SIGTERM to one machine after the other, sometimes before the previous one is back."""
         apart = 0.5 + size * 7
         for number, one in enumerate(self._machines):
             self._at(at + number * apart, one.stop)
@@ -229,7 +229,7 @@ class Faults:
         return 0.0
 
     def retention(self, machine: Machine, at: float, size: float) -> float:
-        """Raw records that were applied are deleted."""
+        """Delete raw records that were applied."""
         self._at(at, self._retain)
         return 0.0
 
@@ -244,10 +244,11 @@ class Faults:
                     self._world.broker.trim((tp.topic, tp.partition), below)
 
     def _committed(self, partition: int) -> int:
-        """The offset before which raw records were applied, as a cluster that was rewound knows it.
+        """The offset before which raw records were applied, as a rewound cluster knows it.
 
-        A worker may know more: it has applied records of a history that is gone. The same offsets
-        have others now, which nobody has read: to delete these would be a loss, not retention.
+        A worker may know a higher one, from a history that is gone. The cluster now has other
+        records at these offsets, and no worker has read them. To delete them would be a loss, not
+        retention.
         """
         changelog = self._world.broker.logs[self._changelog, partition]
         rows = changelog.read(changelog.start, 1 << 30)[0]
@@ -261,12 +262,12 @@ class Faults:
         return 1 + size * 8
 
     def refusal(self, machine: Machine, at: float, size: float) -> float:
-        """A third of the partitions get leaders that refuse what living producers send."""
+        """Give a third of the partitions leaders that refuse what current producers send."""
         self._at(at, self._change_leaders, False)
         return 0.0
 
     def known(self, machine: Machine, at: float, size: float) -> float:
-        """A third of them take one batch of each producer for known, and give it no offset."""
+        """Give them leaders that take one batch of each producer for known, without an offset."""
         self._at(at, self._change_leaders, True)
         return 0.0
 
@@ -276,7 +277,7 @@ class Faults:
                 self._world.broker.change_leader(place, known)
 
     def rewind(self, machine: Machine, at: float, size: float) -> float:
-        """The cluster comes back as it was seconds before; workers run on, die, or lose all."""
+        """Reset the cluster by some seconds; workers continue, die, or lose everything."""
         self._at(max(at - 0.5 - size * 8, 0.1), self._keep)
         self._at(at, self._go_back, int(size * 97) % 3)
         self._at(at + 1.0, self._come_back)
@@ -295,11 +296,11 @@ class Faults:
                 machine.wipe()
 
     def ahead(self, machine: Machine, at: float, size: float) -> float:
-        """The cluster lacks the last of what a copy has, and all machines but its own lose all.
+        """The cluster lacks the last records of a copy; all other machines lose their disks.
 
-        It comes back as it was when it lacked least of it, so that often nothing else shows that it
-        was rewound. Half of the time this machine sleeps meanwhile, and wakes when the logs have
-        grown again.
+        It is reset to the state that lacks least of the copy, so that often nothing else shows the
+        rewind. Half of the time, this machine sleeps meanwhile and wakes when the logs have grown
+        again.
         """
         kept: list[Snapshot] = []
         for number in range(SNAPSHOTS, 0, -1):
@@ -322,10 +323,10 @@ class Faults:
                 one.kill(1.0)
                 one.wipe()
 
-    # -- what some deployments have ----------------------------------------------------------------
+    # -- faults of some deployments ----------------------------------------------------------------
 
     def registry(self, machine: Machine, at: float, size: float) -> float:
-        """The schema registry gives no answer; one time in ten for longer than a worker waits."""
+        """The schema registry does not answer; one time in ten for longer than a worker waits."""
         seconds = 0.2 + size**2 * 15 if size < 0.9 else PATIENCE + (size - 0.9) * 100
         self._unanswered = max(self._unanswered, seconds)
         way = WAYS[int(size * 97) % len(WAYS)]
@@ -334,35 +335,35 @@ class Faults:
         return seconds + 1
 
     def keyfile(self, machine: Machine, at: float, size: float) -> float:
-        """A crash, after which the file with keys that are forgotten lacks its last contents."""
+        """Crash; then the file with forgotten keys lacks its last contents."""
         self._at(at, machine.kill, 1 + size * 10)
         self._at(at + 0.5, lose_keys, machine.name, 1 + int(size * 97) % 3)
         return 1 + size * 10
 
     def growth(self, machine: Machine, at: float, size: float) -> float:
-        """Partitions are added to the raw topic; an operator has them counted later."""
+        """Add partitions to the raw topic; an operator counts them later."""
         if self._operator is None or self._kind != "grown":
             return 0.0
         self._operator.grow(at, size * 8)
         return size * 8 + 8
 
     def generation(self, machine: Machine, at: float, size: float) -> float:
-        """An operator ends the pipeline, and lets another one follow it."""
+        """An operator ends the pipeline and lets another one follow it."""
         if self._operator is None or self._kind != "followed":
             return 0.0
         return self._operator.follow(at) + 6 - at
 
-    # -- what guided schedules have besides --------------------------------------------------------
+    # -- faults that only guided schedules add -----------------------------------------------------
 
     def power(self, machine: Machine, at: float, size: float) -> float:
-        """The power fails: each table loses its last writes, one more than another."""
+        """The power fails: each table loses some of its last writes."""
         self._world.undo = {} if self._world.undo is None else self._world.undo
         self._at(at, machine.kill, 1 + size * 10)
         self._at(at + 0.5, machine.lose, self._further)
         return 1 + size * 10
 
     def skew(self, machine: Machine, at: float, size: float) -> float:
-        """The clocks of brokers are off by up to ten seconds, each by its own."""
+        """Each broker's clock is wrong by up to ten seconds."""
         self._clocks = True
         self._at(at, self._skew, 20.0)
         self._at(at + 1 + size * 10, self._skew, 0.0)

@@ -1,7 +1,8 @@
-"""Forks of one process that has imported the simulation, which takes longer than most schedules.
+"""Forks of one process that has imported the simulation: imports take longer than most schedules.
 
-The simulation replaces libraries in a whole process, so each share of a campaign has its own. What
-runs depends on the order of sets: the process that forks has `PYTHONHASHSEED=0`, and so have all.
+The simulation replaces libraries in a whole process, so each share of a campaign has its own. The
+order of sets influences a schedule: the forking process has `PYTHONHASHSEED=0`, and its forks
+inherit it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-NAME = "tests.schedules.forks"  # whatever it is imported as
-MOST = 1 << 16  # bytes of a command line
+NAME = "tests.schedules.forks"  # under any import name
+MOST = 1 << 16  # bytes in a command line
 
 
 class Fork:
-    """A module's `main` in a fork, with what `subprocess.Popen` has.
+    """A module's `main` in a fork, with the interface of `subprocess.Popen`.
 
     Args:
         module: full name of a module.
@@ -46,27 +47,27 @@ class Fork:
         assert len(asked) < MOST
         socket.send_fds(_server(), [asked], [sink, self._errors.fileno(), told])
         self.stdout, self._ended = os.fdopen(source, encoding="utf-8"), os.fdopen(ended)
-        self._pid = int(self._ended.readline())  # so that the next one is asked for after this
+        self._pid = int(self._ended.readline())  # so the next fork is requested after this one
         os.close(sink)
         os.close(told)
         self._code: int | None = None
         self.cpu = 0.0
 
     def wait(self) -> int:
-        """Wait for its end; returns its exit status, negative for a signal."""
+        """Wait for the end; return the exit status, negative for a signal."""
         if self._code is None:
             code, cpu = self._ended.readline().split()
             self._code, self.cpu = int(code), float(cpu)
         return self._code
 
     def kill(self) -> None:
-        """End it, unless its guardian has told that it has ended."""
+        """Kill it, unless its guardian has reported its end."""
         if self._code is None and not select.select([self._ended], [], [], 0)[0]:
             with contextlib.suppress(ProcessLookupError):  # it has ended since
                 os.kill(self._pid, signal.SIGKILL)
 
     def errors(self) -> str:
-        """What it has told on its standard error."""
+        """Its standard error output."""
         self._errors.seek(0)
         return self._errors.read()
 
@@ -88,7 +89,7 @@ def run(module: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 @cache
 def _server() -> socket.socket:
-    """The line to this process's server, which ends with it."""
+    """The connection to this process's server, which ends with the process."""
     mine, its = socket.socketpair()
     environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     command = [sys.executable, "-m", NAME, str(its.fileno())]
@@ -99,10 +100,10 @@ def _server() -> socket.socket:
 
 
 def serve(line: socket.socket) -> None:
-    """Fork for each line, until there is none."""
+    """Fork for each line, until the connection ends."""
     from . import prepared  # noqa: F401
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guardians are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no need to wait for guardians
     while True:
         asked, files, _, _ = socket.recv_fds(line, MOST, 3)
         if not asked:
@@ -115,7 +116,7 @@ def serve(line: socket.socket) -> None:
 
 
 def _guard(words: list[str], output: int, errors: int, told: int) -> None:
-    """Fork once more, and tell the number of that process and how it ended."""
+    """Fork once more; report that process's id and how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = os.fork()
     if not pid:

@@ -1,9 +1,9 @@
-"""The consumer group, and what stands for Faust: assignment, fetching, intervals.
+"""The consumer group, and a stand-in for Faust: assignment, fetching, intervals.
 
-The product's `Worker` is the real one. Faust and aiokafka's group run a thread of their own, which
-no virtual time reaches, so this module does what `agents/kafka/transport.py` does on top of them:
-it calls the worker's callbacks in the same order, seeks where the shards say, and delivers
-intervals. `Gone`, which judges positions that were deleted, is the product's.
+The product's `Worker` is the real one. Faust and aiokafka's group run in a thread of their own,
+which virtual time does not reach. So this module does what `agents/kafka/transport.py` does with
+them: it calls the worker's callbacks in the same order, seeks to the positions of the shards, and
+delivers intervals. `Gone`, which judges deleted positions, is the product's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import world
 from .loop import HERE, Process
 from .network import SERVER
 
-AGAIN = 1.0  # seconds until a position that is gone is asked for again
+AGAIN = 1.0  # seconds until a lost position is requested again
 
 
 class Signal:
@@ -33,7 +33,7 @@ class Signal:
         self._handlers: list[Callable[..., Any]] = []
 
     def connect(self, handler: Callable[..., Any]) -> None:
-        """Call it from now on."""
+        """Register a handler."""
         self._handlers.append(handler)
 
     async def send(self) -> None:
@@ -43,7 +43,7 @@ class Signal:
 
 
 class Refused:
-    """What a fetcher has for a position that the broker no longer holds."""
+    """A fetcher's result for a position that the broker no longer has."""
 
     def __init__(self, tp: TP, position: int) -> None:
         self._where = {tp: position}
@@ -92,7 +92,7 @@ class SimApp:
         self._due: dict[TP, float] = {}
 
     def subscribe(self, topics: list[str], deliver: Callable[[Interval], None]) -> None:
-        """What is read, and who is told."""
+        """Set the topics to read and the receiver of intervals."""
         self._topics, self._deliver = topics, deliver
 
     # -- Faust's application ----------------------------------------------------------------------
@@ -104,7 +104,7 @@ class SimApp:
             await self._broker.call(lambda: self._group.join(self), patience=20.0)
 
         async def let_go() -> None:
-            """Nothing is held."""
+            """Release nothing."""
 
         await through_outages(self.progress, join, let_go, self._patience)
         task = asyncio.ensure_future(self._fetching())
@@ -125,8 +125,8 @@ class SimApp:
     # -- the group --------------------------------------------------------------------------------
 
     def assign(self, partitions: set[TP], generation: int) -> None:
-        """Take an assignment; called by the group, in the context of this process."""
-        if self.should_stop or generation < self._generation:  # it was overtaken on its way
+        """Take an assignment; the group calls this in the context of this process."""
+        if self.should_stop or generation < self._generation:  # a later one came first
             return
         self._generation, self._flowing = generation, False
         self._task = asyncio.ensure_future(self._rebalance(partitions, generation))
@@ -191,7 +191,7 @@ class SimApp:
         while position < seen.stable:
             records, end = log.read(position, 1 + int(draw() * 30), below=seen.stable)
             interval = Interval(tp, position, end, records)
-            # On its way through Faust's streams, in order.
+            # Intervals pass Faust's streams in order.
             due = max(self._due.get(tp, 0.0) + 1e-6, self._broker.loop.now + draw() ** 3 * 0.02)
             self._due[tp] = due
             self._broker.loop.call_at(due, self._deliver, interval)
@@ -202,16 +202,16 @@ class SimApp:
         return set(self._assigned)
 
     def pause_partitions(self, partitions: set[TP]) -> None:
-        """Fetch nothing of these."""
+        """Fetch nothing from these partitions."""
         self._paused |= partitions
 
     def resume_partitions(self, partitions: set[TP]) -> None:
-        """Fetch of these again."""
+        """Fetch from these partitions again."""
         self._paused -= partitions
         self._more.set()
 
     def serve(self, partitions: set[TP]) -> None:
-        """Let these flow before the rebalance has ended."""
+        """Let these partitions flow before the rebalance has ended."""
         positions = self.positions()
         self._at |= {tp: positions[tp] for tp in partitions & self._assigned}
         self._paused -= partitions
@@ -219,13 +219,13 @@ class SimApp:
         self._more.set()
 
     async def seek_to(self, tp: TP, position: int) -> None:
-        """Move one partition's position."""
+        """Move the position of a partition."""
         await asyncio.sleep(self._broker.random.random() * 0.002)
         self._at[tp] = position
         self._more.set()
 
     def group_error(self) -> None:
-        """The group refuses nobody here."""
+        """Report no error: this group refuses no member."""
 
 
 class Group:
@@ -244,28 +244,28 @@ class Group:
         self._joined = 0
         self._generation = 0
         self._coming = False
-        self.objections: list[str] = []  # to what members did
+        self.objections: list[str] = []  # to actions of members
 
     def _later(self, seconds: float, work: Callable[..., Any], *args: Any) -> None:
-        """The coordinator lives on whatever becomes of the process that it was asked by."""
+        """Schedule work of the coordinator, which outlives the process that asked for it."""
         self._world.loop.call_later(seconds, work, *args, context=SERVER)
 
     def join(self, app: SimApp) -> None:
-        """Take a member; it is told its partitions after the next rebalance."""
+        """Admit a member; it learns its partitions after the next rebalance."""
         for name in [n for n, member in self.members.items() if member is app]:
-            del self.members[name]  # its answer was lost
+            del self.members[name]  # the answer was lost
         self._joined += 1
         app.member_id = f"member-{self._joined}"
         self.members[app.member_id] = app
         self.rebalance()
 
     def leave(self, app: SimApp) -> None:
-        """A member left in order."""
+        """Remove a member that left in order."""
         if self.members.pop(app.member_id, None) is not None:
             self.rebalance()
 
     def silent(self, process: Process) -> None:
-        """A process was paused or has died: after the session it counts as dead."""
+        """Note that a process was paused or died: after the session it counts as dead."""
         for name, app in list(self.members.items()):
             if app.process is process:
                 self._later(self.session, self._expire, name, app)
@@ -279,19 +279,19 @@ class Group:
             self.rebalance()
 
     def forget(self, process: Process) -> None:
-        """Throw a living member out, as after an outage; it joins again once it learns of it."""
+        """Remove a live member, as after an outage; it joins again when it learns of it."""
         for name, app in list(self.members.items()):
             if app.process is process and self.members.pop(name, None) is not None:
                 self.rebalance()
                 self.heard(process, app)
 
     def resumed(self, process: Process, app: SimApp) -> None:
-        """A process goes on: it learns whether it is still a member."""
+        """Let a resumed process learn whether it is still a member."""
         if app.member_id not in self.members and app.member_id:
             self.heard(process, app)
 
     def heard(self, process: Process, app: SimApp) -> None:
-        """A member that was thrown out learns of it at its next heartbeat."""
+        """Let a removed member learn of its removal at the next heartbeat."""
         delay = self._world.random.random() * 2.0
         self._world.loop.call_later(delay, self._rejoin, app, context=process.context)
 
@@ -305,35 +305,35 @@ class Group:
             self.join(app)
 
     def rebalance(self) -> None:
-        """Spread the partitions anew, in a moment."""
+        """Rebalance in a moment."""
         if not self._coming:
             self._coming = True
             delay = self._world.random.random() ** 2 * 3.0
             self._later(delay, self._spread)
 
     def _silent(self, app: SimApp) -> bool:
-        """Whether a rebalance waits for a member in vain."""
+        """Whether a rebalance would wait for a member in vain."""
         return app.process is not None and app.process.paused
 
     def _ordered(self, places: list[TP], names: list[str]) -> list[TP]:
-        """The order in which partitions are given away."""
+        """The order in which partitions are assigned."""
         return places
 
     def _heir(self, tp: TP, shares: dict[str, set[TP]], most: int) -> str:
-        """Who gets a partition that moves."""
+        """The member that gets a partition that moves."""
         least = min(map(len, shares.values()))
         return self._world.random.choice([n for n in shares if len(shares[n]) == least])
 
     def _shared(self, shares: dict[str, set[TP]]) -> None:
-        """Called with what each member gets, before any of them is told."""
+        """Take note of the members' shares, before any member learns its own."""
 
     def opened(self, identity: str, who: str, before: str) -> None:
-        """Hear that a worker opened what another one, or nobody, had before."""
+        """Take note that a worker opened an id that ``before``, or no worker, had."""
 
     def _spread(self) -> None:
         apps = self.members
         if self._world.broker.down or any(map(self._silent, apps.values())):
-            # A member that is silent holds the rebalance up until its session has ended.
+            # A silent member delays the rebalance until its session has ended.
             self._later(0.5, self._spread)
             return
         self._coming = False

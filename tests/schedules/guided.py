@@ -1,14 +1,15 @@
-"""Schedules that are guided by the states of the protocol that earlier ones have seen.
+"""Schedules guided by the states of the protocol that earlier schedules have visited.
 
     python -m tests.schedules.guided --schedules 2000 --resume states.json
     python -m tests.schedules.guided --standbys --bug "blind copy" --first
 
-A schedule that meets a new state joins a corpus. Half of the next ones are changes of those:
-another fault at the moment of the new state, one left out, moved or lengthened, faults of two
-schedules, or other choices from that moment on. The others are fresh seeds, half of which have some
-of the faults that only guided schedules have (`draws.GUIDED`). What objects is shrunk at once.
+A schedule that visits a new state joins a corpus. Half of the next schedules are changes of these:
+a fault added at the time of the new state; a fault removed, moved or lengthened; the faults of two
+schedules; or other choices from that time on. The others are fresh seeds; half of these have some
+of the faults that only guided schedules have (`draws.GUIDED`). A schedule that objects is shrunk at
+once.
 
-The whole search follows from its number, so it goes on after a break as if there had been none.
+The search depends only on its number, so it continues after an interruption as if there were none.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ from .recipe import STANDING, Fault, Recipe, Turn, recipe
 from .shrink import shrunk
 
 NAME = "tests.schedules.guided"
-PIECE = 20  # schedules that one fork runs, of one state of the corpus
-APART = 1_000_000  # seeds between two searches
-MOST = 3000  # schedules of the corpus; later ones take the place of those that gave least
+PIECE = 20  # schedules that one fork runs with one state of the corpus
+APART = 1_000_000  # distance between the seeds of two searches
+MOST = 3000  # schedules in the corpus; the oldest give way
 
 
 class Entry(NamedTuple):
-    """A schedule that met new states.
+    """A schedule that visited new states.
 
     Attributes:
         recipe: recipe that it followed.
         faults: faults that it had.
-        moments: times of its new states, virtual seconds.
+        moments: times of its new states, in virtual seconds.
     """
 
     recipe: Recipe
@@ -50,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class Search:
-    """A search, from its number and what was found so far.
+    """A search: its number and what it has found so far.
 
     Args:
         number: number of the search.
@@ -82,7 +83,7 @@ class Search:
     def _next(self, random: Random) -> Recipe:
         if self.plain or not self.corpus or random.random() < 0.5:
             return self._fresh(random)
-        # The newest first: what they met is what fewest have met.
+        # Prefer the newest: fewest schedules have visited their states.
         place = len(self.corpus) - 1 - int(len(self.corpus) * random.random() ** 2)
         return self._changed(self.corpus[place], random)
 
@@ -126,7 +127,7 @@ class Search:
     # -- what came of it --------------------------------------------------------------------------
 
     def learn(self, tried: Recipe, made: dict[str, Any]) -> bool:
-        """Take what came of a schedule; whether it has something wrong."""
+        """Learn from a schedule; return whether it has an objection."""
         self.schedules += 1
         new = [at for state, at in made["states"] if state not in self.states]
         self.states.update(state for state, _ in made["states"])
@@ -142,7 +143,7 @@ class Search:
         first: bool = False,
         told: Callable[[Search], None] = lambda search: None,
     ) -> None:
-        """Go on until so many schedules have been run in all.
+        """Run schedules until their total number reaches a limit.
 
         Args:
             first: whether to end with the first objection.
@@ -168,7 +169,7 @@ class Search:
     # -- on disk ----------------------------------------------------------------------------------
 
     def save(self, path: Path) -> None:
-        """Write all of it into a file, which is never half there."""
+        """Write the search to a file, which always has a complete state."""
         said = {
             **{name: getattr(self, name) for name in ("number", "plain", "bug", "schedules",
                                                       "seconds", "fresh", "found")},
@@ -181,7 +182,7 @@ class Search:
 
     @classmethod
     def load(cls, path: Path) -> Search:
-        """Read what `save` has written."""
+        """Read a search that `save` has written."""
         said = json.loads(path.read_text("utf-8"))
         made = cls(said["number"], said["plain"], said["bug"])
         for name in ("schedules", "seconds", "fresh", "found"):
@@ -195,7 +196,7 @@ class Search:
 
 
 def _further(seed: int) -> tuple[str, ...]:
-    """Kinds of faults that only guided schedules have, and those of copies where there are some."""
+    """Faults that only guided schedules have; with standbys, also those of copies."""
     from .draws import GUIDED
 
     return (*GUIDED, *_of_copies(seed))
@@ -208,7 +209,7 @@ def _of_copies(seed: int) -> tuple[str, ...]:
 
 
 def _every(seed: int) -> tuple[str, ...]:
-    """Kinds of faults of a seed, the more frequent ones more than once."""
+    """Kinds of faults for a seed; frequent kinds appear more than once."""
     from .draws import GUIDED, OF_BROKERS, USUAL
 
     return (*USUAL, *GUIDED * 2, *OF_BROKERS * 2, *_of_copies(seed))
@@ -220,13 +221,13 @@ def _fault(random: Random, kinds: Sequence[str], until: float = 20.0) -> Fault:
 
 
 def command(one: Recipe, bug: str = "") -> str:
-    """What replays a schedule, in words."""
+    """The command line that replays a schedule."""
     mistake = f' --bug "{bug}"' if bug else ""
     return f"python -m tests.schedules.campaign --recipe '{one.text()}'{mistake}"
 
 
 def outcome(one: Recipe) -> dict[str, Any]:
-    """Run a schedule here; what is wrong with it, its faults, and its states."""
+    """Run a schedule here; return its objections, faults and states."""
     from . import coverage
     from .schedule import Schedule
 
@@ -259,7 +260,7 @@ def warm(seed: int) -> None:
 
 
 def forked(ones: Sequence[Recipe], first: bool) -> list[dict[str, Any]]:
-    """Run schedules in a fork of this process, with which all that they leave behind ends.
+    """Run schedules in a fork of this process; the fork's end frees all that they leave behind.
 
     Args:
         first: whether to end with the first objection.
@@ -288,7 +289,7 @@ def forked(ones: Sequence[Recipe], first: bool) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Search, and say what was found as JSON."""
+    """Search, and print the findings as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--schedules", type=int, default=1000, help="in all, with earlier pieces")
     parser.add_argument("--resume", type=Path, help="file with the search so far; it goes on there")
@@ -321,7 +322,7 @@ def main() -> None:
 
 
 def summary(search: Search) -> dict[str, Any]:
-    """Count, states and findings of a search."""
+    """The number of schedules, the states and the findings of a search."""
     return {
         "schedules": search.schedules, "states": len(search.states), "corpus": len(search.corpus),
         "seconds": round(search.seconds), "found": search.found,

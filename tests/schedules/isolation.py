@@ -1,4 +1,4 @@
-"""Faults that keep workers, brokers and leaders apart."""
+"""Faults that separate workers, brokers and leaders from each other."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .world import World
 
 
 class Isolation:
-    """Faults that keep one machine, or some of the brokers, from the others.
+    """Faults that separate one machine, or some of the brokers, from the others.
 
     Args:
         world: world in which they happen.
         random: random choice of partitions, while the schedule runs.
-        at: calls a function at a moment.
-        forget: has the group take a machine for dead.
+        at: calls a function at a time.
+        forget: makes the group take a machine for dead.
 
     Attributes:
-        behind_once: whether a machine has read from a leader of before; it may refuse then.
+        behind_once: whether a machine has read from a former leader; it may refuse then.
     """
 
     def __init__(
@@ -38,10 +38,10 @@ class Isolation:
     # -- each returns how long it lasts -----------------------------------------------------------
 
     def behind(self, machine: Machine, at: float, size: float) -> float:
-        """One machine asks leaders of before of half of the partitions, which tell nothing new.
+        """One machine asks the former leaders of half of the partitions, which have nothing new.
 
-        Its reading clients have old metadata, of a leader that is cut off from the other brokers
-        and does not know it. Writing clients have their own, and reach the new leaders.
+        Its reading clients have old metadata: their leader is cut off from the other brokers and
+        does not know it. Writing clients have their own metadata and reach the new leaders.
         """
         seconds = 0.2 + size * 12
         self.behind_once = True
@@ -61,7 +61,7 @@ class Isolation:
         broker.look_again()
 
     def leaderless(self, machine: Machine, at: float, size: float) -> float:
-        """A third of the partitions have no leader: the brokers are parted."""
+        """A third of the partitions have no leader, because the brokers are separated."""
         seconds = 0.2 + size**2 * 20
         self._at(at, self._lose_leaders)
         self._at(at + seconds, self._find_leaders)
@@ -76,11 +76,11 @@ class Isolation:
         self._world.broker.look_again()
 
     def cut(self, machine: Machine, at: float, size: float) -> float:
-        """No request of one machine arrives; the group takes it for dead after a while."""
+        """Requests of one machine do not arrive; the group takes it for dead after a while."""
         return self._part(machine, at, 0.2 + size**2 * 25, self._world.broker.cut)
 
     def deaf(self, machine: Machine, at: float, size: float) -> float:
-        """Requests of one machine arrive, and no answers come back."""
+        """Requests of one machine arrive, but it gets no answers."""
         return self._part(machine, at, 0.2 + size**2 * 15, self._world.broker.deaf)
 
     def _part(self, machine: Machine, at: float, seconds: float, names: set[str]) -> float:

@@ -1,6 +1,6 @@
-"""The files of ratchets, one on each machine; a loss of power may take their last contents.
+"""The files of ratchets, one on each machine; a loss of power may undo their last writes.
 
-The product's module writes, renames and syncs; here a file is a list of the contents that it had.
+The product writes, renames and syncs a file; here, a file is the list of its contents over time.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ STATE = {"step": 0, "key": ROOT.hex(), "kept": []}
 
 
 def contents() -> list[Ratchet]:
-    """All that the file of the machine of this process has held; the last is in force."""
+    """All contents of the file on this process's machine; the last one is in force."""
     process = HERE.get()
     assert process is not None
     return world.current().ratchets.setdefault(process.name, [_copy(RATCHET)])
 
 
 class File(PurePosixPath):
-    """Where a ratchet lies, as far as the product looks at it."""
+    """The path of a ratchet, with what the product uses of it."""
 
     __slots__ = ()
 
     def exists(self) -> bool:
-        """Whether there is one: a disk that is lost is not the one with keys."""
+        """Whether it exists: always, since a lost disk is not the one with keys."""
         return True
 
 
@@ -43,18 +43,18 @@ def read(path: File) -> Ratchet:
 
 
 def replace(path: File, ratchet: Ratchet) -> None:
-    """Put a later one in its place."""
+    """Write a later ratchet."""
     contents().append(_copy(ratchet))
 
 
 @contextlib.contextmanager
 def locked(path: File) -> Iterator[None]:
-    """No two processes of a machine run at a time."""
+    """Lock nothing: the processes of a machine never overlap."""
     yield
 
 
 def lose(name: str, number: int) -> None:
-    """Take the last contents of a machine's file back; the first one stays."""
+    """Undo the last writes of a machine's file; the first content stays."""
     held = world.current().ratchets.get(name, [])
     del held[max(len(held) - number, 1) :]
 

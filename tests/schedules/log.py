@@ -1,4 +1,4 @@
-"""A partition in memory: records, control markers, and which transactions are still open."""
+"""A partition in memory: records, control markers, and transactions that are still open."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = tuple[str, int]
 
 
 class Answer(NamedTuple):
-    """What the broker says of a record that was appended."""
+    """The broker's answer to the append of a record."""
 
     offset: int
     timestamp: int
@@ -31,7 +31,7 @@ class Transaction:
 
 
 class View(NamedTuple):
-    """What a leader of before tells of a partition: nothing has come since."""
+    """A partition as a former leader sees it: nothing has come since."""
 
     start: int
     stable: int
@@ -39,12 +39,12 @@ class View(NamedTuple):
 
 
 class Log:
-    """One partition. ``records`` holds None where a control marker stands."""
+    """One partition. ``records`` has None for a control marker."""
 
     def __init__(self, stamped: bool) -> None:
         self.start = 0
         self.stamped = stamped
-        self.ahead = 0.0  # seconds that the clock of its leader is ahead
+        self.ahead = 0.0  # seconds by which its leader's clock is ahead
         self.records: list[RawRecord | None] = []
         self.owners: list[Transaction | None] = []
         self.open: dict[Transaction, int] = {}
@@ -52,7 +52,7 @@ class Log:
         self.watchers: list[Callable[[], None]] = []
 
     def copy(self) -> Log:
-        """Another log with the same records; none of its transactions is open."""
+        """Another log with the same records and no open transaction."""
         made = Log(self.stamped)
         made.start = self.start
         made.records, made.owners = list(self.records), list(self.owners)
@@ -83,7 +83,7 @@ class Log:
         return Answer(offset, stamp, int(self.stamped))
 
     def mark(self, transaction: Transaction, commit: bool) -> None:
-        """End a transaction here."""
+        """End a transaction in this partition."""
         if self.open.pop(transaction, None) is None:
             return
         if not commit:
@@ -93,7 +93,7 @@ class Log:
         self.notify()
 
     def notify(self) -> None:
-        """Tell those who wait that there may be more to read."""
+        """Wake readers, since there may be more to read."""
         for watcher in list(self.watchers):
             watcher()
 

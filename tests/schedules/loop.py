@@ -1,8 +1,8 @@
-"""An event loop that owns time: nothing waits, and every choice comes from one seed.
+"""An event loop that owns time: nothing waits in real time, and one seed makes every choice.
 
-Callbacks that are ready at the same virtual moment run in random order, of all processes alike. A
-callback belongs to the process whose context it was scheduled in: those of a dead process are
-dropped, those of a paused one are kept until it resumes.
+Callbacks that are ready at the same virtual time run in random order, across all processes. A
+callback belongs to the process in whose context it was scheduled. Callbacks of a dead process are
+dropped; those of a paused process are kept until it resumes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HERE: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process",
 
 
 class Stuck(Exception):
-    """More was scheduled than a schedule can need: something turns without getting on."""
+    """More callbacks were scheduled than a schedule can need: something loops without progress."""
 
 
 class Ended(BaseException):
@@ -26,12 +26,12 @@ class Ended(BaseException):
 
 
 class Process:
-    """One life of a simulated process: it ends once, and may be paused in between.
+    """One life of a simulated process: it ends once, and may be paused before.
 
     Attributes:
         name: name of the worker, kept by its next life.
         asleep: number of its calls that wait in the middle of a callback.
-        wall: seconds that its machine's clock is ahead.
+        wall: seconds by which its machine's clock is ahead.
     """
 
     def __init__(self, name: str) -> None:
@@ -63,7 +63,7 @@ class Handle:
         self.gone = False
 
     def cancel(self) -> None:
-        """Do not run it."""
+        """Prevent it from running."""
         self.gone = True
 
     def cancelled(self) -> bool:
@@ -88,7 +88,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: list[Handle] = []
         self._timers: list[tuple[float, int, Handle]] = []
         self._serial = 0
-        self.kept: list[Any] = []  # tasks: none of them is collected while the schedule runs
+        self.kept: list[Any] = []  # no task is collected while the schedule runs
         self.errors: list[dict[str, Any]] = []
 
     # -- what asyncio asks ------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        """Run work of another thread at some later moment, in one piece."""
+        """Run another thread's work at a later time, in one piece."""
         future = self.create_future()
         self.call_later(self._draw() ** 4 * 0.02, self._work, future, func, args)
         return future
@@ -156,7 +156,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # -- running ----------------------------------------------------------------------------------
 
     def run(self, until: float) -> None:
-        """Run everything that comes due before a moment, which it is then."""
+        """Run everything that is due before a time, and set the time to it."""
         ready, draw = self._ready, self._draw
         while ready or self._forward(until):
             waiting = len(ready)
@@ -186,7 +186,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 continue
 
     def sleep(self, process: Process, seconds: float) -> None:
-        """Let all others go on while a process waits in the middle of a callback."""
+        """Let all others run while a process waits in the middle of a callback."""
         process.asleep += 1
         self.run(self.now + seconds)
         process.asleep -= 1
@@ -195,7 +195,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._wake(process)
 
     def _forward(self, until: float) -> bool:
-        """Go on to the next moment at which something is due, and make that ready."""
+        """Advance to the next time at which something is due, and make that ready."""
         timers, ready, pop = self._timers, self._ready, heapq.heappop
         while timers:
             handle = timers[0][2]
@@ -211,11 +211,11 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return True
 
     def pause(self, process: Process) -> None:
-        """Stop a process where it stands."""
+        """Pause a process."""
         process.paused = True
 
     def resume(self, process: Process) -> None:
-        """Let a paused process go on: all that came due meanwhile comes at once."""
+        """Resume a paused process: everything that came due meanwhile runs at once."""
         process.paused = False
         self._wake(process)
 

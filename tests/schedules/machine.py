@@ -1,4 +1,4 @@
-"""A machine with one worker on it: its supervisor starts it again, whatever it died of."""
+"""A machine with one worker; its supervisor restarts the worker after any end."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ class Machine:
         self._kept: Disk = {}
 
     def set_config(self, config: Any) -> None:
-        """Give it another configuration, and let its supervisor start workers."""
+        """Set another configuration, and let the supervisor start workers."""
         self._config, self.up = config, True
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process."""
+        """Whether a process runs."""
         return self.process is not None and not self.process.dead
 
     def start(self) -> None:
-        """Start a worker, unless there is one."""
+        """Start a worker, unless one runs."""
         if self.up and not self.alive:
             self.process = Process(self.name)
             self.process.wall = self.wall
@@ -102,19 +102,19 @@ class Machine:
     # -- what may happen to it --------------------------------------------------------------------
 
     def kill(self, away: float) -> None:
-        """End the process at once; it is started again after some seconds."""
+        """Kill the process; it is restarted after some seconds."""
         if self.process is not None:
             self.process.dead = True
             self._world.group.silent(self.process)
         self._world.loop.call_later(away, self.start, context=SERVER)
 
     def stop(self) -> None:
-        """Ask it to end in order."""
+        """Ask the process to end in order."""
         if self.worker is not None and self.alive:
             self.worker.stopped.set()
 
     def pause(self, seconds: float) -> None:
-        """Let the process sleep."""
+        """Suspend the process."""
         process = self.process
         if process is not None and self.alive:
             self._world.loop.pause(process)
@@ -138,28 +138,28 @@ class Machine:
         return [path for path in self._world.disks if path.startswith(f"/data/{self.name}/")]
 
     def keep(self) -> None:
-        """Make a copy of the disk."""
+        """Keep a copy of the disk."""
         self._kept = {path: dict(self._world.disks[path]) for path in self._mine()}
 
     def wipe(self) -> None:
-        """Lose the disk, while no worker runs."""
+        """Lose the disk while no worker runs."""
         for path in self._mine():
             del self._world.disks[path]
             if self._world.undo is not None:
                 self._world.undo.pop(path, None)
 
     def restore(self) -> None:
-        """Put the copy in the disk's place, while no worker runs."""
+        """Replace the disk by its copy while no worker runs."""
         self.wipe()
         self._world.disks.update({path: dict(rows) for path, rows in self._kept.items()})
 
     def lose(self, random: Random) -> None:
-        """Lose the last writes of each table, while no worker runs."""
+        """Lose the last writes of each table while no worker runs."""
         for path in self._mine():
             lose(path, int(random.random() ** 2 * 12))
 
     def mistake(self) -> None:
-        """Put tables of another genesis in place, which know of less and claim the same."""
+        """Insert tables of another genesis, which have fewer rows but claim the same progress."""
         for path in self._mine():
             rows = self._world.disks[path]
             if MARKER in rows and POSITION in rows:

@@ -1,4 +1,4 @@
-"""Requests to a broker in memory: on their way, late, twice or lost, or held while it is away."""
+"""Requests to a broker in memory: on their way, late, twice, lost, or held during an outage."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ class Network:
         self.random = random
         self.down = False
         self.outages = 0
-        self.slow = 0.0  # seconds that an answer may take at most, beyond the usual
+        self.slow = 0.0  # most seconds that an answer takes beyond the usual
         self.lossy = 0.0  # share of answers that are lost
         self.torn = 0.0  # share of the requests of transactions that come late or twice
-        self.tears = Random(0)  # decides which
-        self.tore = 0  # how many there were
+        self.tears = Random(0)  # decides which ones
+        self.tore = 0  # number of torn requests
         self.cut: set[str] = set()  # machines whose requests do not arrive
-        self.deaf: set[str] = set()  # machines that no answers reach
+        self.deaf: set[str] = set()  # machines that get no answers
         self._parked: list[tuple[Any, ...]] = []
         self._waiting: dict[str, list[Callable[[], Any]]] = {}
 
     def away(self, process: Process | None) -> bool:
-        """Whether the broker is away, for a process."""
+        """Whether the broker is unreachable for a process."""
         return self.down or (process is not None and process.name in self.cut)
 
     def delay(self) -> float:
-        """Seconds that a message is on its way."""
+        """Seconds that a message travels."""
         draw = self.random.random
         return draw() ** 3 * 0.03 + (draw() ** 2 * self.slow if self.slow else 0.0)
 
@@ -59,7 +59,7 @@ class Network:
         at: float | None = None,
         twice: bool = False,
     ) -> asyncio.Future[Any]:
-        """Send a request; the answer, or the error of a client that waited for too long.
+        """Send a request; return the answer, or the error of a client that waited too long.
 
         Args:
             work: the broker's action when the request arrives.
@@ -74,12 +74,12 @@ class Network:
         return future
 
     def tear(self, work: Callable[[], Any], repeats: bool = True, into: str = "") -> bool:
-        """Perhaps have a request come later than it was sent.
+        """By chance, let a request come later than it was sent.
 
         Args:
             work: the broker's action when it arrives.
-            repeats: whether it may arrive once more although it was answered.
-            into: transactional id into whose next transaction it may fall.
+            repeats: whether it may arrive again after it was answered.
+            into: transactional id; the request may come in that id's next transaction.
 
         Returns:
             Whether its connection ends before there is an answer.
@@ -97,7 +97,7 @@ class Network:
         return held
 
     def let_in(self, into: str) -> None:
-        """Have the requests come that waited for the next transaction of an id."""
+        """Deliver the requests that waited for the next transaction of an id."""
         for work in self._waiting.pop(into, ()):
             self.loop.call_later(self.tears.random() * 0.01, self._late, work, context=SERVER)
 
@@ -105,7 +105,7 @@ class Network:
         if self.down:
             self.loop.call_later(0.5, self._late, work, context=SERVER)
             return
-        with suppress(Exception):  # nobody hears
+        with suppress(Exception):  # the answer is lost
             work()
 
     def _arrive(self, request: tuple[Any, ...]) -> None:
@@ -138,7 +138,7 @@ class Network:
             self._reply(future, found)
 
     def _park(self, request: tuple[Any, ...]) -> None:
-        """The broker is away: the client asks again when it is back, or gives up before."""
+        """The broker is unreachable: the client asks again after the outage, or gives up before."""
         _, future, process, deadline, _ = request
         if process is not None and process.dead:
             return
@@ -154,12 +154,12 @@ class Network:
             return
         if isinstance(found, BaseException):
             future.set_exception(found)
-            future.exception()  # a client that went away never asks
+            future.exception()  # a client that has left never reads it
         else:
             future.set_result(found)
 
     def outage_error(self) -> BaseException:
-        """What a client raises when it has waited for too long."""
+        """The error of a client that has waited too long."""
         return KafkaTimeoutError() if self.random.random() < 0.5 else KafkaConnectionError("away")
 
     def go_down(self) -> None:
@@ -168,12 +168,12 @@ class Network:
         self.outages += 1
 
     def come_back(self) -> None:
-        """End an outage: clients that still wait ask again."""
+        """End an outage: waiting clients ask again."""
         self.down = False
         self.send_again()
 
     def send_again(self) -> None:
-        """Have requests that did not arrive arrive, if they can by now."""
+        """Deliver the requests that did not arrive, if they can arrive now."""
         parked, self._parked = self._parked, []
         for request in parked:
             _, future, process, _, _ = request

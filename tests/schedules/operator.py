@@ -1,7 +1,7 @@
-"""An operator who changes a deployment: stops all workers, runs `hush topics`, starts them again.
+"""An operator who changes a deployment: stops all workers, runs `hush topics`, restarts them.
 
-The command is the product's, in a process of its own, which may be killed anywhere; then it is run
-again, as it may be. Faults go on meanwhile.
+The command is the product's and runs in its own process, which may be killed at any point; then it
+is repeated, as the documentation allows. Faults continue meanwhile.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .world import World
 
 NAME = "operator"
 ADDED = 1  # partitions
-LENGTH = 10  # seconds of a window
-STOPPING = 3.0  # seconds until what did not stop is killed
+LENGTH = 10  # seconds in a window
+STOPPING = 3.0  # seconds until workers that have not stopped are killed
 OPERATORS = 10**15  # apart from all seeds
 
 
@@ -61,21 +61,21 @@ class Operator:
     # -- what is changed --------------------------------------------------------------------------
 
     def follow(self, at: float) -> float:
-        """Let another pipeline follow; the virtual second from which on its windows are."""
+        """Let another pipeline follow; return the virtual second at which its windows begin."""
         self.left = "the operator has not declared the next generation"
         self._end = (int(at + STOPPING + 2) // LENGTH + 1) * LENGTH
         self._world.loop.call_at(at, self._stop, self._follow, context=SERVER)
         return float(self._end)
 
     def grow(self, at: float, seconds: float) -> None:
-        """Add partitions to the raw topic, and have them counted some seconds later."""
+        """Add partitions to the raw topic, and count them some seconds later."""
         self.left = "the operator has not counted the new partitions"
         loop = self._world.loop
         loop.call_at(at, self._add, context=SERVER)
         loop.call_at(at + seconds, self._stop, self._grow, context=SERVER)
 
     def warrants(self, text: str) -> bool:
-        """Whether a worker may end with an error: nobody has counted new partitions yet."""
+        """Whether a worker may end with this error: added partitions are not counted yet."""
         return bool(self.left) and "hush topics --grow" in text
 
     def _follow(self) -> Config:
@@ -86,7 +86,7 @@ class Operator:
             config, made = followed(until, len(self._template.begins), standing)
             try:
                 self._beginning(made, now).begin()
-            except LedgerError:  # that epoch has begun by now
+            except LedgerError:  # the epoch has begun by now
                 assert begun, "no boundary is late enough"
                 begun, self._end = False, (int(self._world.loop.now) // LENGTH + 1) * LENGTH
                 continue

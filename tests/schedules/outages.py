@@ -1,10 +1,10 @@
-"""Outages while producers buffer, in virtual time: what was in time, and is late in the end?
+"""Outages while producers buffer, in virtual time: which records were in time and end up late?
 
     python -m tests.schedules.outages --case moved --seed 3
 
-One event a tenth of a second, each sent when it happens. While the brokers are away, its producer
-keeps it, and sends it some seconds after they are back. Whatever the clock does then, all of these
-records lie before the last cut of their window.
+There is one event each tenth of a second, sent when it happens. While the brokers are away, its
+producer keeps it and sends it within some seconds of their return. Whatever the clock does, all of
+these records must be before the last cut of their window.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .verdict import committed, triggers, waiting
 from .world import World, enter
 
 BEGIN, END = 14.0, 60.0  # seconds of the fault
-FLUSH = 8.0  # seconds after the brokers' return within which producers have sent everything
+FLUSH = 8.0  # seconds from the brokers' return until producers have sent everything
 UNTIL = 100.0  # of the events
-LENGTH = 10_000_000  # of a window, microseconds
+LENGTH = 10_000_000  # of a window, in microseconds
 ORIGIN = int(START * 1e6)
 
 
@@ -60,7 +60,7 @@ class Case:
             self.exits.append(f"{name}: {type(error).__name__}: {error}")
 
     def at(self, seconds: float, work: Callable[..., object], *args: object) -> None:
-        """Do something at a moment."""
+        """Call a function at a time."""
         self.world.loop.call_at(seconds, work, *args, context=SERVER)
 
     def run(self) -> dict[str, Any]:
@@ -93,26 +93,26 @@ class Case:
     # -- faults -----------------------------------------------------------------------------------
 
     def none(self) -> None:
-        """Nothing happens."""
+        """Do nothing."""
 
     def outage(self) -> None:
-        """The brokers are away, for less than workers wait."""
+        """The brokers are away, for less time than workers wait."""
         self.at(BEGIN, self.away)
         self.at(END, self.come_back)
 
     def blip(self) -> None:
-        """They are away for some seconds, and back just before a window ends."""
+        """The brokers are away for some seconds, and back just before a window ends."""
         self.at(BEGIN, self.away)
         self.at(BEGIN + 8.9, self.come_back)  # its last trigger is due at 22 s
 
     def moved(self) -> None:
-        """The same as an outage, and the group spreads its partitions anew at once."""
+        """An outage, with a rebalance right after it."""
         self.outage()
         self.at(END + 0.2, self.faults._forget_all)
         self.at(END + 4.0, self.world.group.rebalance)
 
     def downtime(self) -> None:
-        """Workers and brokers are away, all are back together, and workers die once more."""
+        """Workers and brokers are away, come back together, and workers die again."""
         for machine in self.machines:
             self.at(BEGIN, machine.kill, END - BEGIN + 1.0)
         self.outage()
@@ -120,18 +120,18 @@ class Case:
             self.at(END + 6.0, machine.kill, 1.0)
 
     def hour(self) -> None:
-        """Both are away for half a minute; no trigger was due when they went, one soon after."""
+        """Both are away for half a minute; no trigger was due before, and one is soon after."""
         for machine in self.machines:
             self.at(BEGIN, machine.kill, 7.0 + 39.0 - BEGIN)
         self.at(BEGIN, self.away)
         self.at(7.0 + 38.5, self.come_back)
 
     def away(self) -> None:
-        """The brokers go away."""
+        """Take the brokers away."""
         self.faults._go_down()
 
     def come_back(self) -> None:
-        """They are back, and so are the producers within a while, with all that they hold."""
+        """Bring the brokers back; within a while, producers send all that they hold."""
         self.faults._come_back()
         loop, random = self.world.loop, self.world.random
         for number, time in self.kept:
@@ -140,7 +140,7 @@ class Case:
     # -- counts -----------------------------------------------------------------------------------
 
     def counted(self) -> dict[str, Any]:
-        """Records that are late, delays of triggers in seconds, and what else there is to say."""
+        """Late records, delays of triggers in seconds, and the other results."""
         broker = self.world.broker
         fired = triggers(broker, self.template)
         last = {entry["window"]: entry["offsets"]["events"] for entry in fired if entry["final"]}
@@ -168,7 +168,7 @@ CASES = ("none", "outage", "blip", "moved", "downtime", "hour")
 
 
 def main() -> None:
-    """Run one case in this process, and print what came of it."""
+    """Run one case in this process, and print the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", choices=CASES, required=True)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,8 +1,8 @@
-"""Where the simulation takes the place of libraries: Kafka clients, RocksDB, time, Faust.
+"""Where the simulation replaces libraries: Kafka clients, RocksDB, time, Faust.
 
-The product's own modules are what runs. Replaced are names of *libraries* that they import, and
-`make_app` with `declare_agents`, which stand for Faust. This changes the whole process, so
-schedules run in processes of their own.
+The product's own modules run unchanged. The simulation replaces names of *libraries* that they
+import, and `make_app` with `declare_agents`, which stand for Faust. This changes the whole process,
+so schedules run in processes of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SECRET = bytes(range(32))
 
 
 class Nothing:
-    """Metrics that nobody reads: whatever is asked of it is itself."""
+    """Metrics without a reader: every attribute and every call returns the object itself."""
 
     def __getattr__(self, name: str) -> Nothing:
         return self
@@ -45,11 +45,11 @@ class Nothing:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """An error goes on."""
+        """Let errors pass."""
 
 
 def install() -> None:
-    """Put the simulation in place, once for all schedules of this process."""
+    """Install the simulation, once for all schedules of this process."""
     library = SimpleNamespace(AIOKafkaProducer=SimProducer, AIOKafkaConsumer=SimConsumer)
     _replace(clients, aiokafka=library, send_once=send_once, new_epochs=lambda producer: True)
     _replace(clients, end_forgotten=_nothing_hangs)  # this broker ends every transaction
@@ -102,7 +102,7 @@ def _subscribe(app: SimApp, topology: Topology, clock: str, deliver: Any) -> Non
 
 
 def _spare() -> None:
-    """What costs time and decides nothing: metrics, options of RocksDB, compiling."""
+    """Skip what costs time and decides nothing: metrics, options of RocksDB, compiling."""
     nothing = Nothing()
     _replace(worker, OperatorMetrics=lambda: nothing, PublicMetrics=lambda: nothing)
     _replace(shared, Cache=lambda size: None)
@@ -133,7 +133,7 @@ def _watch_copies() -> None:
 
 
 def _watch_noise() -> None:
-    """Note for what content each noise was asked: the same label must never have two."""
+    """Note the contents for which each noise is drawn: one label must never have two."""
     run = Computation.run
 
     def watched(self: Any, reader: Any, trigger: Any, chosen: Any, nonces: Any, step: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What each fork finds done: the simulation in place, and all its modules imported."""
+"""What each fork finds ready: the simulation installed, and all its modules imported."""
 
 from . import patches
 

@@ -1,8 +1,8 @@
-"""One schedule in writing: its seed, and what was changed of what the seed decides.
+"""One schedule in writing: its seed, and the changes to what the seed decides.
 
-A seed alone is a recipe: it replays exactly. Guidance and shrinking change the list of faults,
-leave records out, or have the order of events go another way from some moment on. All that was
-decided before that moment stays, so a change keeps the way to the state that made it worth while.
+A seed alone is a recipe, and it replays exactly. Guidance and shrinking change the list of faults,
+leave out records, or change the order of events from some time on. Everything before that time
+stays, so a change keeps the way to the state that made the schedule interesting.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 STANDING = 10**9
-"""From this seed on deployments have standbys, and draw more of what moves shards to these."""
+"""From this seed on, deployments have standbys and draw more faults that move shards to them."""
 
 
 class Fault(NamedTuple):
@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A moment from which all further choices differ.
+    """A time from which all further choices differ.
 
     Attributes:
         at: time in virtual seconds.
@@ -45,12 +45,12 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a schedule.
+    """Everything that decides a schedule.
 
     Attributes:
         seed: seed of everything else.
         faults: faults in place of those that the seed draws; None: the drawn ones.
-        turns: moments from which other choices are made.
+        turns: times from which other choices are made.
         without: numbers of records that are not sent.
     """
 
@@ -60,7 +60,7 @@ class Recipe:
     without: tuple[int, ...] = ()
 
     def text(self) -> str:
-        """JSON, which `recipe` reads."""
+        """The recipe as JSON, which `recipe` reads."""
         said = {name: value for name, value in asdict(self).items() if value not in ((), None)}
         return json.dumps(said | ({"faults": []} if self.faults == () else {}))
 

@@ -1,4 +1,4 @@
-"""What producers and devices of the simulation send, by the kind of the mechanism."""
+"""The records that producers and devices of the simulation send, by kind of mechanism."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPACE, VALUES = ("phdstream", "privhp"), ("pak", "tops", "quantile")
 
 
 def more(kind: str, random: Random) -> dict[str, Any]:
-    """Further fields of a record."""
+    """Fields of a record beyond the usual ones."""
     if kind in SPACE:
         return {"x": 2 * random.betavariate(1, 4), "y": 2 * random.betavariate(1, 4) - 1}
     if kind in VALUES:
@@ -34,7 +34,7 @@ def _survey(template: Template) -> Survey:
 
 
 class Devices:
-    """Devices of one report each, whose thresholds come from the releases.
+    """Devices with one report each, whose thresholds come from the releases.
 
     Args:
         template: deployment with the survey.
@@ -46,7 +46,7 @@ class Devices:
         self._random = random
 
     def report(self, user: str, slot: int, told: Iterable[Any]) -> bytes | None:
-        """A report; None if the device has not been told of what it needs.
+        """A report; None if the device has not received what it needs.
 
         Args:
             told: values of the release topic.

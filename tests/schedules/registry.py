@@ -1,4 +1,4 @@
-"""A schema registry: two schemas, one id that nobody has, and hours at which it gives no answer."""
+"""A schema registry: two schemas, one unknown id, and times at which it does not answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from . import world
 
 UNKNOWN = 7  # an id that no schema has
 WAYS = ("silent", "ill", "strange")
-"""How it may be away: no connection, errors of its own, or a proxy's page for everything."""
+"""Kinds of outage: no connection, the registry's own errors, or a proxy's page for everything."""
 
 
 def _text(*fields: tuple[str, str]) -> str:
@@ -28,7 +28,7 @@ def _text(*fields: tuple[str, str]) -> str:
 USER, PAGE, TIME = ("user", "string"), ("page", "string"), ("t", "long")
 TEXTS = {1: ("avro", _text(USER, PAGE, TIME)),
          2: ("avro", _text(("fare", "double"), TIME, USER, PAGE))}  # fmt: skip
-"""Encoding and text by id, as `tests.judge.framed` wants them."""
+"""Encoding and text by id, as `tests.judge.framed` takes them."""
 
 
 @cache
@@ -37,7 +37,7 @@ def _parsed(number: int) -> Any:
 
 
 def framed(body: dict[str, Any], random: Random) -> bytes:
-    """A record under one of the schemas; one in twelve has an id that is unknown."""
+    """A record under one of the schemas; one in twelve has an unknown id."""
     number = random.choice((1, 2))
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _parsed(number), {"fare": 1.5, **body})
@@ -46,7 +46,7 @@ def framed(body: dict[str, Any], random: Random) -> bytes:
 
 
 class Unwell(Exception):
-    """The registry has an error of its own."""
+    """An error of the registry itself."""
 
     http_status_code = 503
 
@@ -55,14 +55,14 @@ class Registry:
     """Stands for `agents.registry.client.RegistryClient`."""
 
     def fetch(self, number: int) -> Schema | Verdict:
-        """A schema by its id."""
+        """Return a schema by its id."""
         self._reach()
         if number not in TEXTS:
             return Verdict.UNKNOWN
         return Schema("AVRO", TEXTS[number][1])
 
     def probe(self, number: int) -> None:
-        """Whether it answers at all."""
+        """Raise an error unless the registry answers."""
         self._reach()
 
     @staticmethod

@@ -1,8 +1,8 @@
-"""A cluster that comes back as it was some time before: a restored disk, or a mirror.
+"""A cluster that is reset to an earlier state: from a restored disk or a mirror.
 
-All logs and the coordinator of transactions go back to the same moment. Transactions that had been
-decided then are carried out, the others are aborted, and every producer is fenced: its sequence
-numbers are no longer those that the broker expects.
+All logs and the coordinator of transactions go back to the same time. Transactions that were
+decided by then are completed, others are aborted, and every producer is fenced: the broker no
+longer expects its sequence numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .machine import Machine
 
 
 class Kept(NamedTuple):
-    """What one partition held at a moment."""
+    """The state of one partition at a time."""
 
     start: int
     end: int
@@ -27,7 +27,7 @@ Snapshot = dict[Place, Kept]
 
 
 def snapshot(broker: Broker) -> Snapshot:
-    """Note what all partitions hold."""
+    """Note the state of all partitions."""
     return {
         place: Kept(log.start, log.end, frozenset(log.aborted),
                     tuple((one, one.ending and one.commit) for one in log.open))
@@ -36,14 +36,14 @@ def snapshot(broker: Broker) -> Snapshot:
 
 
 def copies_of(machine: Machine) -> dict[Place, int]:
-    """How far the copies of tables are that a worker keeps for others, in their changelogs."""
+    """The changelog positions of the copies that a worker keeps for others."""
     standbys = machine.worker._standbys if machine.alive and machine.worker is not None else None
     copies = [] if standbys is None else standbys._copies.values()
     return {tuple(one.state.place): one.state.position for one in copies if one.state.ready}
 
 
 def lacks(kept: Snapshot, copies: dict[Place, int]) -> bool:
-    """Whether partitions would end before their copies, also when what is open there has ended."""
+    """Whether partitions would end before their copies, even after open transactions end."""
     return any(kept[place].end + len(kept[place].open) < reached
                for place, reached in copies.items() if place in kept)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""One schedule: a deployment, records, faults at random moments; then peace, and a verdict."""
+"""One schedule: a deployment, records, faults at random times; then quiet, and a verdict."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ from .standing import StandingGroup
 from .verdict import RELEASES, committed, judge, noise, waiting
 from .world import World, current, enter
 
-TROUBLE = (8.0, 14.0, 20.0)  # seconds in which faults begin: one of these
-REFUSED = 15.0  # seconds that a schedule goes on where workers refuse a rewound cluster
+TROUBLE = (8.0, 14.0, 20.0)  # faults begin within one of these numbers of seconds
+REFUSED = 15.0  # seconds that a schedule continues when workers refuse a rewound cluster
 BOUND = 150.0  # seconds from the end of the last fault until everything due must be done
 RECORDS = 24
-SHARE = 0.2  # of the schedules, that have a deployment of `FURTHER`
+SHARE = 0.2  # share of the schedules that have a deployment of `FURTHER`
 KINDS = (*OTHERS, *["histogram"] * len(OTHERS))
 
 
 @dataclass
 class Outcome:
-    """What came of one schedule.
+    """The result of one schedule.
 
     Attributes:
         trace: a number that depends on every choice and on every byte of every log.
@@ -124,7 +124,7 @@ class Schedule:
         self._elsewhere = Random(f"elsewhere {seed}")
 
     def run(self) -> Outcome:
-        """Run it to its end."""
+        """Run the schedule to its end."""
         events._set_running_loop(self.world.loop)
         try:
             self._run()
@@ -140,7 +140,7 @@ class Schedule:
         return made
 
     def plan(self) -> float:
-        """Plan records, requests, starts and faults; returns when the last fault is over."""
+        """Plan records, requests, starts and faults; return when the last fault is over."""
         loop, random = self.world.loop, self.world.random
         self._produce()
         self._requests()
@@ -166,12 +166,12 @@ class Schedule:
         self.outcome.stuck.extend(self.world.group.objections)
         if left and not self._refused:
             self.outcome.stuck.append(f"{left} {loop.now - peace:.0f} s after the last fault")
-        if self._refused:  # then all workers are to be stopped: what others released is void
+        if self._refused:  # all workers must then be stopped, and releases of others are void
             self.outcome.doubled.extend(noise(self.world))
             return
         try:
             told = judge(self.world, self.template, self._deployment)
-        except Objection as error:  # nobody could follow such a clock log
+        except Objection as error:  # no program could follow such a clock log
             told = {"differing": [str(error)]}
         for kind, found in told.items():
             getattr(self.outcome, kind).extend(found)
@@ -181,18 +181,19 @@ class Schedule:
         return self.template.deployment if self.operator is None else self.operator.deployment
 
     def _left(self, until: int) -> str:
-        """What is not done yet."""
+        """What is still to be done, in words."""
         if self.operator is not None and self.operator.left:
             return self.operator.left
         return waiting(self.world.broker, self.template, until)
 
     @property
     def _refused(self) -> bool:
-        """Whether a worker has refused a cluster that came back from an earlier moment.
+        """Whether a worker has refused a cluster that was reset to an earlier state.
 
-        One that stops later, at the first gap that it meets, has not noticed it in time.
+        A worker that stops later, at the first gap that it meets, has not noticed the reset in
+        time.
         """
-        if not self.faults.rewound:  # it has asked a leader of before
+        if not self.faults.rewound:  # it has asked a former leader
             return False
         texts = [text for _, _, text in self.outcome.exits if text.startswith(REFUSAL)]
         texts += [t for _, _, t in self.outcome.exits if FORGOTTEN in t or GONE in t]
@@ -236,7 +237,7 @@ class Schedule:
         return self._addressed(user, value, number)
 
     def _report(self, number: int, at: float) -> None:
-        """Send what a device makes of the thresholds that are published by now."""
+        """Send a device's report, by the thresholds published so far."""
         told = [r.value for r in committed(self.world.broker, RELEASES)]
         user = f"d{number}"
         value = self._devices.report(user, int(START + at), told)
@@ -248,7 +249,7 @@ class Schedule:
         return home((user,), "murmur2", len(self.template.begins)), user.encode(), value  # type: ignore[return-value]
 
     def _requests(self) -> None:
-        """Ask for each trigger as it is due, sometimes twice, and take some of it back."""
+        """Request each trigger when it is due, some twice, and cancel some requests."""
         random = self.world.random
         for number in range(1, int(self._trouble // EVERY) + 1):
             at, due = number * EVERY + random.random() * 5, int((START + number * EVERY) * 1e6)
@@ -262,7 +263,7 @@ class Schedule:
                                    context=SERVER)  # fmt: skip
 
     def _append(self, place: Any, key: Any, value: bytes) -> None:
-        """Append what an outsider sends; one that meets no broker tries again."""
+        """Append an outsider's record; retry while the broker is away."""
         if self.world.broker.down:
             self.world.loop.call_later(1.0, self._append, place, key, value, context=SERVER)
         else:
@@ -275,12 +276,12 @@ class Schedule:
         if many > len(self.template.begins) and self._elsewhere.random() < 0.5:
             partition = self._elsewhere.randrange(len(self.template.begins), many)
         self._append(("events", partition), key, value)
-        if random.random() < 0.05:  # the producer's retry: a duplicate counts as a record
+        if random.random() < 0.05:  # a retry: the duplicate counts as a record
             self.world.loop.call_later(random.random() * 5, self._send, record, context=SERVER)
 
 
 def kind_of(seed: int) -> str:
-    """What a schedule runs: "histogram", or a name of `deployments.OTHERS` or `FURTHER`."""
+    """The kind of a schedule: "histogram", or a name of `deployments.OTHERS` or `FURTHER`."""
     further = Random(f"further kind of {seed}")
     if further.random() < SHARE:
         return further.choice((*FURTHER,))
@@ -288,12 +289,12 @@ def kind_of(seed: int) -> str:
 
 
 def run(seed: int | Recipe) -> Outcome:
-    """Run one seed or recipe; of a process in which `patches.install` was called."""
+    """Run one seed or recipe, in a process in which `patches.install` was called."""
     return Schedule(seed).run()
 
 
 def planned(seed: int) -> set[str]:
-    """The kinds of faults of a seed, which is not run."""
+    """The kinds of a seed's faults, without running it."""
     one = Schedule(seed)
     one.plan()
     return {told.split()[2] for told in one.outcome.faults}
@@ -307,7 +308,7 @@ def _line(record: logging.LogRecord) -> bool:
 
 
 def quiet(aloud: bool = False) -> None:
-    """Keep the product silent, and the collector of rubbish away: processes end before it matters.
+    """Silence the product and disable garbage collection: processes end before it matters.
 
     Args:
         aloud: whether to print the product's log with virtual time and worker.

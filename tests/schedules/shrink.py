@@ -1,7 +1,7 @@
-"""The smallest schedule that still objects, made of one that does.
+"""The smallest schedule that still objects, made from a larger one.
 
-Faults, turns and records are left out as long as an objection of the same kind remains, first many
-at once. What is left is made rounder: moments and sizes that say less are easier to follow.
+Faults, turns and records are left out as long as an objection of the same kind remains, many at
+once at first. The rest is rounded: round times and sizes are easier to follow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def shrunk(tried: Recipe, made: dict[str, Any], run: Run) -> Recipe:
         (found,) = run([one])
         return any(found[kind] for kind in wanted)
 
-    if not objects(least):  # it depends on what was drawn beside the faults
+    if not objects(least):  # the objection depends on other draws than those of faults
         return tried
     least = _fewer(least, "turns", least.turns, objects)
     least = _fewer(least, "faults", least.faults or (), objects)
@@ -44,7 +44,7 @@ def shrunk(tried: Recipe, made: dict[str, Any], run: Run) -> Recipe:
 def _fewer(
     one: Recipe, name: str, parts: tuple[Any, ...], objects: Callable[[Recipe], bool]
 ) -> Recipe:
-    """Leave out faults or turns, half of them first, then fewer at once."""
+    """Leave out faults or turns: half of them first, then fewer at a time."""
     size = len(parts)
     while size:
         place = 0
@@ -59,7 +59,7 @@ def _fewer(
 
 
 def _without(one: Recipe, kept: list[int], objects: Callable[[Recipe], bool]) -> Recipe:
-    """Leave out records, many at once at first."""
+    """Leave out records: many at a time at first."""
     size = len(kept)
     while size:
         place = 0
@@ -75,7 +75,7 @@ def _without(one: Recipe, kept: list[int], objects: Callable[[Recipe], bool]) ->
 
 
 def _rounder(one: Recipe, objects: Callable[[Recipe], bool]) -> Recipe:
-    """Round moments and sizes of faults as far as an objection remains."""
+    """Round times and sizes of faults as far as an objection remains."""
     faults = list(one.faults or ())
     for place, fault in enumerate(faults):
         for digits in (0, 1, 2):

@@ -1,8 +1,8 @@
-"""The consumer group of a deployment with `engine.standbys = 1`, and what stands for Faust there.
+"""The consumer group of a deployment with `engine.standbys = 1`, and its stand-in for Faust.
 
-The group gives each partition a member that stands by, and prefers members that have its table when
-it moves. That is what Faust's assignor does by and large; here chance decides much of it, so that
-schedules meet more orders than one assignor makes.
+The group assigns each partition a standby member and, when the partition moves, prefers members
+that have its table. Faust's assignor does roughly this. Here, chance decides much of it, so that
+schedules meet more orders than one assignor would make.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from . import world
 from .group import Group, SimApp
 
 COPIES = 10**17  # apart from all seeds, and from those of draws
-PREFERRED = 0.9  # of the partitions that move, that go where their tables are
-ANEW = 0.1  # of those that stand by, that another member is given
+PREFERRED = 0.9  # share of the moving partitions that go to a member with their table
+ANEW = 0.1  # share of the standbys that move to another member
 
 
 class StandingApp(SimApp):
@@ -31,7 +31,7 @@ class StandingApp(SimApp):
 
     Attributes:
         left: whether it has left its group but still serves.
-        coming: partitions for which it stands by, by generation of the group.
+        coming: by generation of the group, the partitions for which it stands by.
     """
 
     consumer: StandingApp
@@ -48,11 +48,11 @@ class StandingApp(SimApp):
 
     @property
     def has(self) -> set[TP]:
-        """Partitions of which it has tables, as it tells the group when it joins."""
+        """Partitions whose tables it has; it tells the group when it joins."""
         return self._claimed | self._assigned | self.assigned_standbys()
 
     def assigned_standbys(self) -> set[TP]:
-        """Partitions that it stands by for."""
+        """Partitions for which it stands by."""
         return self.coming.get(self._generation, set())
 
     def assign(self, partitions: set[TP], generation: int) -> None:
@@ -61,7 +61,7 @@ class StandingApp(SimApp):
             super().assign(partitions, generation)
 
     async def leave(self) -> None:
-        """Leave the group, and go on with what is assigned."""
+        """Leave the group, but continue with the assigned partitions."""
         self.applied, self.left = dict, True
         self._standing.ends(self)
         await self._broker.call(lambda: self._group.leave(self), patience=20.0)
@@ -73,27 +73,27 @@ class StandingGroup(Group):
     def __init__(self, here: world.World, session: float) -> None:
         super().__init__(here, session)
         self._random = Random(here.seed + COPIES)
-        self._having: dict[TP, list[str]] = {}  # members that have a table, the best ones first
-        self._events = 0  # so far, by whose order others tell what was first
-        self._left: dict[str, int] = {}  # when workers left, by name
-        self._opened: dict[str, int] = {}  # when it was, by transactional id
+        self._having: dict[TP, list[str]] = {}  # members that have a table, the best first
+        self._events = 0  # number of events; it orders the times below
+        self._left: dict[str, int] = {}  # times at which workers left, by name
+        self._opened: dict[str, int] = {}  # times of openings, by transactional id
 
     # -- who is in it -----------------------------------------------------------------------------
 
     def begins(self, app: StandingApp) -> None:
-        """A worker starts: its machine has not left any more."""
+        """Note that a worker starts, so its machine no longer counts as having left."""
         if app.process is not None:
             self._left.pop(app.process.name, None)
 
     def ends(self, app: StandingApp) -> None:
-        """A worker has begun to leave, whether the group hears it or not: its heartbeat ends."""
+        """Note that a worker leaves: its heartbeat ends, whether or not the group hears of it."""
         assert app.process is not None
         self._events += 1
         self._left[app.process.name] = self._events
         self._later(self.session, self.leave, app)
 
     def join(self, app: SimApp) -> None:
-        """Take a member, with what it says of its tables."""
+        """Admit a member, with its list of tables."""
         super().join(app)
         for tp in sorted(app.has):  # type: ignore[attr-defined]
             self._having.setdefault(tp, []).append(app.member_id)
@@ -106,7 +106,7 @@ class StandingGroup(Group):
         return super()._silent(app) or app.left  # type: ignore[attr-defined]
 
     def described(self) -> list[Any]:
-        """Its members, as an administrator is told of them."""
+        """The members, as an administrator sees them."""
         nothing = SimpleNamespace(topic_partitions=())
         return [
             SimpleNamespace(
@@ -117,7 +117,7 @@ class StandingGroup(Group):
         ]  # fmt: skip
 
     def opened(self, identity: str, who: str, before: str) -> None:
-        """Object to a worker that fences another one which has taken over since it left."""
+        """Object if a worker fences another one that took over after the first had left."""
         left, before_that = self._left.get(who), self._opened.get(identity, 0)
         self._events += 1
         self._opened[identity] = self._events
@@ -127,7 +127,7 @@ class StandingGroup(Group):
     # -- who has what -----------------------------------------------------------------------------
 
     def _ordered(self, places: list[TP], names: list[str]) -> list[TP]:
-        """Put last what a member without partitions has a table of: owners have enough by then."""
+        """Put partitions last whose tables new members have: by then, owners have enough."""
         owners = {*self._owned.values()}
         fresh = {name for name in names if name not in owners}
         return sorted(places, key=lambda tp: not fresh.isdisjoint(self._having.get(tp, ())))
@@ -139,7 +139,7 @@ class StandingGroup(Group):
         return super()._heir(tp, shares, most)
 
     def _shared(self, shares: dict[str, set[TP]]) -> None:
-        """Have another member stand by for each partition."""
+        """Assign each partition a standby member."""
         before, self._having = self._having, {}
         coming: dict[str, set[TP]] = {name: set() for name in shares}
         for owner, places in sorted(shares.items()):

@@ -1,6 +1,6 @@
-"""Mistakes of copies and of the hand-over, put back one at a time; see `bugs`, which lists them.
+"""Mistakes of copies and of the hand-over, put back one at a time; `bugs` lists them.
 
-The seeds are those of deployments with standbys: `recipe.STANDING` and the ones after it.
+Their seeds are those of deployments with standbys, from `recipe.STANDING` on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .recipe import STANDING
 
 
 def unread_copy() -> None:
-    """A shard goes on from a copy as it is: what its changelog has beyond it is not read."""
+    """A shard continues from a copy without reading the changelog beyond it."""
     restored = LocalState.open
 
     async def believing(self: LocalState) -> Marker | None:
@@ -43,12 +43,12 @@ def unread_copy() -> None:
 
 
 def uncommitted_copy() -> None:
-    """A copy takes all rows of its changelog, also those of transactions that are not committed."""
+    """A copy takes all rows of its changelog, even those of uncommitted transactions."""
     standbys.reader = partial(reader, committed=False)
 
 
 def foreign_copy() -> None:
-    """A copy is believed, whatever genesis the table that lay there is of."""
+    """A copy is trusted, whatever genesis its table belonged to."""
     own = LocalState._known
 
     def believing(self: LocalState, store: Any) -> Known | None:
@@ -59,7 +59,7 @@ def foreign_copy() -> None:
 
 
 def mixed_copy() -> None:
-    """A copy follows whatever its changelog has beyond it, also after a rewind."""
+    """A copy follows its changelog even after a rewind."""
 
     async def continues(*_: Any) -> bool:
         return True
@@ -68,7 +68,7 @@ def mixed_copy() -> None:
 
 
 def blind_copy() -> None:
-    """A copy is no evidence of a rewound cluster: it is followed and taken as far as it goes."""
+    """A copy is no evidence of a rewound cluster: it is followed and used as far as it goes."""
     restored = LocalState.open
 
     async def ends(client: Any, known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -90,7 +90,7 @@ def blind_copy() -> None:
 
 
 def copy_without_end() -> None:
-    """A copy that its shard has taken is followed on: old rows are written over new ones."""
+    """A copy is still followed after its shard has taken it: old rows overwrite new ones."""
     begun = standbys.Standbys.match
 
     async def take(self: standbys.Standbys, tp: Any) -> LocalState | None:
@@ -105,17 +105,17 @@ def copy_without_end() -> None:
 
 
 def unaware_shards() -> None:
-    """Shards of a worker that has left open again once they are fenced, as those that stay do."""
+    """Shards of a worker that has left reopen after they are fenced, like those that stay."""
     Shard.leave = lambda self: None  # type: ignore[method-assign]
 
 
 def unaware_clock() -> None:
-    """The clock of a worker that has left does so."""
+    """The clock of a worker that has left reopens after it is fenced."""
     OwnedClock.leave = lambda self: None  # type: ignore[method-assign]
 
 
 def two_clocks() -> None:
-    """A clock is fenced by nobody: it beats until its worker has ended, beside the next one."""
+    """No clock is ever fenced: it beats until its worker has ended, beside the next clock."""
     made = owner.transactional_producer
 
     def own(kafka: Any, identity: str, timeout: int) -> Any:
@@ -126,7 +126,7 @@ def two_clocks() -> None:
 
 
 def late_clock() -> None:
-    """A clock that was fenced opens again, whether or not its worker has left meanwhile."""
+    """A fenced clock reopens, even if its worker has left meanwhile."""
 
     async def again(self: owner.ClockOwner, error: BaseException) -> None:
         await asyncio.sleep(3.0 if isinstance(error, ProducerFenced) else 1.0)

@@ -48,7 +48,7 @@ def test_records_are_read_once_their_transaction_has_been_marked() -> None:
         broker.produce("x", epoch, PLACE, content(b"b"), 10.0)
     passed(broker)
     assert (log.end, log.stable, values(broker)) == (2, 2, [b"a"])
-    broker.end("x", epoch, commit=True)  # asked again, since the answer was lost
+    broker.end("x", epoch, commit=True)  # a repetition, since the answer was lost
     passed(broker)
     assert log.end == 2
 
@@ -197,7 +197,7 @@ def test_a_late_end_ends_whatever_its_epoch_has_open() -> None:
     broker.produce("x", epoch, PLACE, content(b"half"), 10.0)
     late(broker, lambda: broker.end("x", epoch, commit=True), 5.0)
     assert values(broker) == [b"a", b"half"]
-    with pytest.raises(InvalidTxnState):  # its partition is in no transaction any more
+    with pytest.raises(InvalidTxnState):  # the partition is not in any transaction now
         broker.produce("x", epoch, PLACE, content(b"rest"), 10.0, serial=3)
 
 
@@ -207,7 +207,7 @@ def test_an_end_that_begins_an_epoch_ends_nothing_later() -> None:
     broker.produce("x", epoch, PLACE, content(b"a"), 10.0)
     following = broker.end("x", epoch, commit=True, bump=True)
     assert following == epoch + 1
-    with pytest.raises(Again):  # asked again before the markers are written
+    with pytest.raises(Again):  # a repetition before the markers are written
         broker.end("x", epoch, commit=True, bump=True)
     passed(broker)
     assert broker.end("x", epoch, commit=True, bump=True) == following
@@ -235,7 +235,7 @@ def test_a_batch_that_comes_twice_is_appended_once_and_an_added_partition_may_ex
 def test_torn_requests_come_late_in_the_next_transaction_or_twice() -> None:
     broker, came = made(), []
     broker.tears = Random(2)
-    assert not broker.tear(lambda: came.append(1))  # nothing is torn at other times
+    assert not broker.tear(lambda: came.append(1))  # otherwise nothing is torn
     broker.torn = 1.0
     held = [broker.tear(lambda: came.append(1)) for _ in range(40)]
     assert 5 < sum(held) < 35 and broker.tore == 40

@@ -1,4 +1,4 @@
-"""Errors that a schedule warrants are ones that the product still raises."""
+"""The product still raises the errors that a schedule warrants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .world import World, enter
 
 TEXTS = [*ends.OLDER, ends.FORGOTTEN, ends.GONE, *ends.LATE, *ends.AWAY, ends.UNASSIGNED,
          ends.CLOCKS, ends.REGISTRY, ends.UNSTOPPED]  # fmt: skip
-SEAM = re.compile(r'"\s+f?"')  # between two parts of one text
+SEAM = re.compile(r'"\s+f?"')  # between two parts of one string
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def test_the_product_still_says_what_a_schedule_warrants(product: str, text: str
     [
         ("outage", 0.8, 70.0, "ab"),  # 29 s, from 35 to 64 s
         ("outage", 0.8, 50.0, ""),  # 15 of the 40 s before
-        ("outage", 0.5, 70.0, ""),  # 11 s: the rest is enough to stop
-        ("pause", 0.9, 70.0, "a"),  # 32 s, of one machine
-        ("pause", 0.9, 90.0, ""),  # over soon enough
+        ("outage", 0.5, 70.0, ""),  # 11 s; the rest is enough to stop
+        ("pause", 0.9, 70.0, "a"),  # 32 s, on one machine
+        ("pause", 0.9, 90.0, ""),  # it ended early enough
     ],
 )
 def test_a_worker_may_fail_to_stop_in_an_outage_or_a_pause_of_its_own_alone(
@@ -58,7 +58,7 @@ def test_a_worker_may_fail_to_stop_in_an_outage_or_a_pause_of_its_own_alone(
 def test_a_cluster_comes_back_as_it_was_when_it_lacked_least_of_what_a_copy_has(
     committed: bool,
 ) -> None:
-    """A transaction that was open then ends with a marker, which takes up an offset too."""
+    """A transaction that was open then ends with a marker, which has an offset as well."""
     world = enter(World(1))
     broker, place, transaction = world.broker, ("log", 0), Transaction()
     log = broker.logs[place] = Log(False)

@@ -1,4 +1,4 @@
-"""Guided schedules: what they change, what they replay, how they shrink and go on after a break."""
+"""Guided schedules: their changes, replay, shrinking, and continuing after an interruption."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_recipe_is_what_its_text_says() -> None:
 
 
 def objecting(ones: Sequence[Recipe]) -> list[dict[str, Any]]:
-    """Object where both faults happen, in this order, and record 7 is sent."""
+    """Object if both faults happen in this order and record 7 is sent."""
 
     def objects(given: Recipe) -> bool:
         there = given.faults or ()
@@ -112,7 +112,7 @@ def copy_at(position: int, ready: bool = True) -> Any:
 
 
 def test_a_state_tells_how_far_the_copies_of_a_table_are() -> None:
-    """They alone may hold what the cluster has lost."""
+    """Copies may be the only place with rows that the cluster has lost."""
     topology = SimpleNamespace(
         of=lambda topic, number: topic, transactional_id=lambda stage, number: f"{stage}.{number}"
     )
@@ -154,7 +154,7 @@ def test_a_search_goes_on_after_a_break_as_if_there_had_been_none(tmp_path: Path
     assert pieces["states"] == at_once["states"] > 500
     assert Search.load(file).corpus == Search.load(whole).corpus
     changed = [entry.recipe for entry in Search.load(whole).corpus if entry.recipe.faults]
-    assert changed  # of a schedule before, or with a further fault
+    assert changed  # it changes an earlier schedule or has a further fault
 
 
 @pytest.mark.thorough

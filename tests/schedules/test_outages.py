@@ -1,4 +1,4 @@
-"""What producers hold during an outage is in time afterwards, whoever owns the clock by then."""
+"""Records that producers hold during an outage are in time after it, for any owner of the clock."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def run(case: str, seed: int) -> Any:
 def test_what_was_in_time_is_not_late_after_an_outage(case: str, seed: int) -> None:
     found = run(case, seed)
     assert (found["late"], found["sent"], found["waiting"]) == (0, 1000, "")
-    assert found["exits"] == [] and found["triggers"] == 20  # each once, none left out
+    assert found["exits"] == [] and found["triggers"] == 20  # each trigger once, and all of them
 
 
 @pytest.mark.thorough
 def test_triggers_are_held_after_an_outage_alone_and_no_longer_than_is_said() -> None:
     usual, after = run("none", 5), run("outage", 5)
     assert max(usual["delays"]) < 1.0
-    # The brokers are back at 60 s. All that was due by then, or is within half a minute, is cut in
-    # one go; what is due later is not held at all.
+    # The brokers are back at 60 s. Triggers due by then, or within the next half minute, are all
+    # cut at once; later ones are not held.
     cut = [due + delay for due, delay in zip(after["due"], after["delays"], strict=True)]
     held = [moment for due, moment in zip(after["due"], cut, strict=True) if 14 < due < 90]
     assert all(60 + SETTLE <= moment < 60 + SETTLE + 3 for moment in held)

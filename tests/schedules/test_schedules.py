@@ -1,4 +1,4 @@
-"""Schedules of faults under virtual time: the product passes, and each old mistake is found."""
+"""Schedules of faults in virtual time: the product passes, and each old mistake is found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY_KIND = {
     *("outage", "slow", "lossy", "rebalance", "forget", "retention", "rewind"),  # of the cluster
     *("refusal", "known"),  # of its leaders
     "torn",  # of transactions
-    *("registry", "keyfile", "growth", "generation"),  # of the deployments that have it
+    *("registry", "keyfile", "growth", "generation"),  # of deployments that have it
 }
 MECHANISMS = {"histogram", "quantile", "phdstream", "privhp", "pak", "tops", "topl"}
 # The same ones on every machine; benchmarks/schedules.py runs more.
@@ -58,7 +58,7 @@ def test_a_seed_replays_exactly() -> None:
 
 @pytest.mark.parametrize("bug", [*BUGS, *OF_DEPLOYMENTS])
 def test_an_old_mistake_that_is_put_back_is_found(bug: str) -> None:
-    """At its recorded seed; the search goes on from there if the product has moved it."""
+    """At its recorded seed; if the product has moved it, the search continues from there."""
     seed = FOUND_AT[bug]
     only = ONLY.get(bug, "")
     result = campaign(FOUND_WITHIN[bug], seed, 1, bug=bug, first=True, only=only)
@@ -69,7 +69,7 @@ def test_an_old_mistake_that_is_put_back_is_found(bug: str) -> None:
 
 
 def test_a_mistake_of_copies_that_is_put_back_is_found_and_nothing_without_it() -> None:
-    """At its recorded seed; the search goes on from there if the product has moved it."""
+    """At its recorded seed; if the product has moved it, the search continues from there."""
     for bug, (right, wrong) in apart({bug: FOUND_AT[bug] for bug in OF_STANDBYS}).items():
         assert not right, bug
         if not wrong:

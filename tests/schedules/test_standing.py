@@ -1,4 +1,4 @@
-"""The group in memory has members stand by, and knows who has a table when a partition moves."""
+"""The group in memory assigns standbys, and knows who has a table when a partition moves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACES = {TP("t", number) for number in range(30)}
 
 
 class Member:
-    """What the group sees of a worker."""
+    """A worker, as far as the group sees it."""
 
     def __init__(self, name: str, has: set[TP] | None = None) -> None:
         self.process = Process(name)
@@ -75,7 +75,7 @@ def test_it_objects_where_a_member_that_has_left_takes_something_back() -> None:
     group = group_of(one, Member("b"))
     group.opened("x", "b", "a")
     group.ends(one)  # type: ignore[arg-type]
-    group.opened("x", "a", "b")  # as a rebalance had begun to
+    group.opened("x", "a", "b")  # a rebalance had begun to do this
     group.opened("y", "a", "")
     assert not group.objections
     group.opened("x", "b", "a")

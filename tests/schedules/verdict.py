@@ -1,7 +1,7 @@
-"""What a schedule must have come to, by programs that share nothing with the product.
+"""The required result of a schedule, by programs that share nothing with the product.
 
-Totals, noise and rows are `tests/judge`'s, from raw log, clock log, configuration and key; the
-ledger's chain and its charges are too. Counted here: every release from every shard once, every
+`tests/judge` computes totals, noise and rows from raw log, clock log, configuration and key, and
+checks the ledger's chain and charges. This module counts: every release of every shard once, every
 charge once, every dead letter once, one content for each noise label.
 """
 
@@ -35,15 +35,15 @@ from .registry import TEXTS
 from .world import World
 
 RELEASES, VIEWS = "hush.p.releases.v1", "hush.v.releases.v1"
-TRIGGERS = ("trigger", "wider-trigger")  # the latter where partitions were added
+TRIGGERS = ("trigger", "wider-trigger")  # the latter after partitions were added
 VIEW = tomllib.loads(VIEW_TEXT)["view"][0]
 
 
 class Known(Public):
-    """What is public of a pipeline; its rules are worked out once for all schedules."""
+    """Public facts of a pipeline; its rules are computed once for all schedules."""
 
     def rules(self, shards: int = 1) -> Rules:
-        """What follows from all this, where so many shards publish."""
+        """The rules that follow from these facts when so many shards publish."""
         made: dict[int, Rules] = vars(self).setdefault("made", {})
         if shards not in made:
             made[shards] = super().rules(shards)
@@ -51,7 +51,7 @@ class Known(Public):
 
 
 _known: dict[tuple[int, int], tuple[Deployment, Known]] = {}
-"""By the identity of a deployment, which is no key of a dictionary, and the pipeline's number."""
+"""By identity of a deployment, which cannot be a dictionary key, and number of the pipeline."""
 
 
 def _public(deployment: Deployment, number: int) -> Known:
@@ -70,7 +70,7 @@ def _described(source: Input, number: int) -> Known:
 
 
 def committed(broker: Broker, topic: str, partition: int = 0) -> list[Any]:
-    """All committed records of a partition that it still has."""
+    """All committed records that a partition still has."""
     log = broker.logs[topic, partition]
     return log.read(log.start, 1 << 30)[0]
 
@@ -83,11 +83,11 @@ def triggers(broker: Broker, template: Template) -> list[dict[str, Any]]:
 
 
 def waiting(broker: Broker, template: Template, until: int) -> str:
-    """What is not done yet of all that is due until a moment; empty if nothing is."""
+    """What is due before a time and not done yet, in words; empty if nothing is."""
     fired = sorted(entry["scheduled"] for entry in triggers(broker, template))
     if not fired or fired[-1] < until:
         return "a trigger is due and was not fired"
-    # Where all workers came late, the first trigger of all may be scheduled for later than that.
+    # If all workers came late, the very first trigger may be scheduled later than that.
     last = min(scheduled for scheduled in fired if scheduled >= until)
     shards = template.deployment.pipelines[0].cells_partitions
     manifests = sum(b'"hush.manifest/' in r.value for r in committed(broker, RELEASES))
@@ -113,7 +113,7 @@ def judge(world: World, template: Template, deployment: Deployment) -> dict[str,
     broker = world.broker
     clock = [json.loads(r.value) for r in committed(broker, template.names.clock)]
     published = [(r.key, r.value) for r in committed(broker, RELEASES)]
-    # A charge and its trigger are decided together, and become visible at two moments.
+    # A charge and its trigger are decided together but become visible at different times.
     charged = broker.logs[template.names.ledger, 0]
     for one in [one for one in charged.open if one.ending]:
         charged.mark(one, one.commit)
@@ -158,13 +158,13 @@ def judge(world: World, template: Template, deployment: Deployment) -> dict[str,
 
 
 def noise(world: World) -> list[str]:
-    """Labels of noise that was drawn for two contents, whatever became of the logs since."""
+    """Labels whose noise was drawn for two contents, in any history of the logs."""
     return [f"noise {label} was drawn for {len(contents)} contents, doubled"
             for label, contents in world.contents.items() if len(contents) > 1]  # fmt: skip
 
 
 def _once(clock: list[dict[str, Any]], published: list[tuple[Any, Any]]) -> list[str]:
-    """Every trigger was released once, for its charge, and each of its rows once.
+    """Objections unless every trigger was released once, for its charge, each row once.
 
     The last triggers may still be to come.
     """
@@ -174,7 +174,7 @@ def _once(clock: list[dict[str, Any]], published: list[tuple[Any, Any]]) -> list
     found = [f"{place} was released {n} times" for place, n in told.items() if n > 1]
     charged = [body["privacy"]["charge"] for _, body in bodies if "privacy" in body]
     wanted = [entry["charge"] for entry in fired][: len(charged)]
-    if charged != wanted:  # a single shard publishes them in order
+    if charged != wanted:  # the only shard publishes them in order
         found.append(f"charges differ: {charged} and not {wanted}")
     return found
 
@@ -186,9 +186,9 @@ def _kind(text: str) -> str:
 
 
 def _order_of_units(broker: Broker, template: Template, public: Known) -> Order:
-    """From which raw partition the records of a unit came, one after the other.
+    """The raw partitions of the records of each unit, in order.
 
-    Added partitions hold records of units that others hold too.
+    Added partitions have records of units that other partitions have as well.
     """
     topic = template.names.units("p")
     logs = [log for (name, _), log in broker.logs.items() if name == topic]
@@ -197,7 +197,7 @@ def _order_of_units(broker: Broker, template: Template, public: Known) -> Order:
 
 
 def _viewed(told: list[Any]) -> list[str]:
-    """A view publishes each release of its source once."""
+    """Objections unless the view publishes each release of its source once."""
     bodies = (json.loads(r.value) for r in told)
     places = Counter((body["window"]["start"], body["trigger"]) for body in bodies
                      if body["schema"].startswith("hush.manifest/"))  # fmt: skip
@@ -205,7 +205,7 @@ def _viewed(told: list[Any]) -> list[str]:
 
 
 def _dead(dead: list[Any], clock: Any, sent: Any, raw: Any) -> list[str]:
-    """Every record that cannot be used stands among the dead letters once, if a beat passed it.
+    """Objections unless every unusable record that a beat passed is among the dead letters once.
 
     Args:
         sent: records of each raw partition as they were sent; ``raw`` has their values as JSON.
@@ -228,7 +228,7 @@ def _dead(dead: list[Any], clock: Any, sent: Any, raw: Any) -> list[str]:
 
 
 def _order(clock: list[dict[str, Any]]) -> list[str]:
-    """Offsets and ordinals of the clock log only grow, one by one."""
+    """Objections unless offsets and ordinals of the clock log grow one by one."""
     found, ordinals = [], Counter[str]()
     last: list[int] = []
     for entry in clock:

@@ -28,18 +28,18 @@ class World:
         self.random = Random(seed)
         self.loop = VirtualLoop(self.random)
         self.broker = Broker(self.loop, self.random)
-        self.disks: dict[str, dict[bytes, bytes]] = {}  # of all tables, by folder
-        self.written: dict[str, float] = {}  # wall-clock seconds of its last write, by folder
+        self.disks: dict[str, dict[bytes, bytes]] = {}  # rows of all tables, by folder
+        self.written: dict[str, float] = {}  # wall-clock seconds of the last write, by folder
         self.files: dict[str, dict[bytes, bytes]] = {}  # that are no table yet, by path
-        # What each write to a table took the place of, by folder; None: nobody asks.
+        # What each write to a table replaced, by folder; None: not recorded.
         self.undo: dict[str, list[dict[bytes, bytes | None]]] | None = None
         self.ratchets: dict[str, list[Any]] = {}  # contents of files with keys, by machine
-        self.registry = ""  # how the schema registry is away; empty: it answers
-        self.holders: dict[str, Any] = {}  # the process that has a table open
+        self.registry = ""  # how the schema registry fails; empty: it answers
+        self.holders: dict[str, Any] = {}  # the process that has each table open
         self.contents: dict[Any, set[Any]] = {}  # what each noise label was drawn for
         self.messages: list[tuple[float, str, str]] = []
         self.group: Group = None  # type: ignore[assignment]
-        self.taken = 0  # copies with which shards opened
+        self.taken = 0  # number of copies with which shards opened
         self._bytes = 0
         self._named = 0
 
@@ -50,7 +50,7 @@ class World:
         return hashlib.sha256(state).digest()[:size]
 
     def name(self, size: int) -> str:
-        """Name something that nothing else is named; the schedule stays as it is."""
+        """A new unique name, which does not change the schedule."""
         self._named += 1
         return hashlib.sha256(f"{self.seed} {self._named}".encode()).hexdigest()[: 2 * size]
 
@@ -73,7 +73,7 @@ class VirtualTime:
 
     @staticmethod
     def monotonic() -> float:
-        """Seconds; the same on all machines, which never shows."""
+        """Seconds, equal on all machines; the product cannot notice that."""
         return 1000.0 + _current[0].loop.now
 
     @staticmethod
@@ -84,7 +84,7 @@ class VirtualTime:
 
     @staticmethod
     def sleep(seconds: float) -> None:
-        """Let the rest of the world go on for a while; not within a task."""
+        """Let the rest of the world run for a while; not within a task."""
         process = HERE.get()
         assert process is not None
         _current[0].loop.sleep(process, seconds)

@@ -1,4 +1,4 @@
-"""A clock that has begun, its owner without a broker, and what both have written."""
+"""A clock that has begun, its owner without a broker, and the records that both write."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def begun(made: Deployment = MADE, epochs: int = 0) -> tuple[Clock, Ledger]:
 
 
 def retire(ledger: Ledger, epoch: int, made: Deployment = MADE) -> None:
-    """Write what ends the pipeline before an epoch."""
+    """Retire the pipeline in the ledger, before an epoch."""
     (p,) = made.pipelines
     if p.name not in ledger.pipelines:
         ledger.take(ledger.next("pipeline", 1, {"pipeline": p.name, "number": 0}).encode())
@@ -48,7 +48,7 @@ def retire(ledger: Ledger, epoch: int, made: Deployment = MADE) -> None:
 
 
 def fire_all(clock: Clock, ledger: Ledger, now: int) -> list:
-    """What the owner would commit at this time, in order."""
+    """The charges and triggers that the owner would commit at this time, in order."""
     written = []
     while found := clock.due(now):
         for pipeline, due in found:
@@ -62,11 +62,11 @@ def fire_all(clock: Clock, ledger: Ledger, now: int) -> list:
     return written
 
 
-FIRST = 7  # offset of all that a `Recorder` is sent, and where an owner's reading has ended
+FIRST = 7  # offset of every record sent to a `Recorder`, and the end of the owner's reading
 
 
 class Recorder:
-    """A producer that notes what is done, and may fail at its commit."""
+    """A producer that notes its calls and may fail to commit."""
 
     def __init__(self, fails: bool = False, broker: int = ORIGIN + 6 * HOUR, kind: int = 1) -> None:
         self.done: list[str] = []
@@ -94,7 +94,7 @@ class Recorder:
 
 
 def known_logs(ledger: Ledger, clock: Clock | None = None) -> KnownLogs:
-    """What an owner knows; without a clock, nothing was read yet."""
+    """What an owner knows; without a clock, it has read nothing yet."""
     setup = ClockSetup(Kafka(), NAMES, MADE, Engine(), "1.0", "key")
     made = KnownLogs(setup, Progress("the clock"))
     made.ledger = ledger
@@ -104,7 +104,7 @@ def known_logs(ledger: Ledger, clock: Clock | None = None) -> KnownLogs:
 
 
 def asking(clock: Clock, came: Callable[[], None] = lambda: None) -> AskedTriggers:
-    """Requests for a clock, which nobody has sent yet."""
+    """The requests for a clock; none has been sent yet."""
     made = AskedTriggers(Kafka(), NAMES.requests, came)
     made._clock, made._wall = clock, WallClock()
     return made

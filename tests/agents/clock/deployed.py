@@ -1,4 +1,4 @@
-"""A small deployment with what tests of its beginning do to it."""
+"""A small deployment, and what tests of genesis do to it."""
 
 from __future__ import annotations
 
@@ -80,20 +80,20 @@ class Deployed(Local):
             time.sleep(0.05)
 
     def refused(self, kind: type[HushError] = EngineError) -> str:
-        """What a worker says when it refuses to start."""
+        """The message with which a worker refuses to start."""
         with pytest.raises(kind) as caught:
             prepare(self.config())
         return str(caught.value)
 
     @property
     def names_begun(self) -> Names:
-        """Names of the genesis that there was, whatever became of its ledger."""
+        """Names of the genesis that took place, even if its ledger is gone."""
         (base,) = {t[: -len(".begins")] for t in self.cluster.topics()
                    if t.startswith(f"{self.name}.") and t.endswith(".begins")}  # fmt: skip
         return Names(self.name, base[len(self.name) + 1 :])
 
     def write(self, topic: str, *values: bytes) -> None:
-        """Produce bytes, as anybody with the right may."""
+        """Produce bytes, as any client with the rights can."""
         producer = self.producer()
         for value in values:
             producer.produce(topic, value, partition=0)
@@ -127,7 +127,7 @@ def topic_of(made: Deployed, which: str) -> str:
 
 
 def unbegun(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Deployed:
-    """A configuration and its raw topic, of which nothing else is there."""
+    """A configuration whose raw topic exists, and nothing else."""
     run = Deployed(unique("d"), tmp_path, broker.bootstrap)
     raw = f"{run.name}-raw"
     run.client.create_topics([NewTopic(raw, 2, 1)])[raw].result(120)

@@ -1,4 +1,4 @@
-"""The clock: charges before triggers, one cut for what was missed, requests that repeat."""
+"""The clock: charges before triggers, one cut for all missed triggers, repeated requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_epoch_is_charged_once_and_before_its_first_trigger():
 
 
 def test_a_window_of_the_calendar_is_closed_by_its_own_last_trigger():
-    """March has 31 triggers and April 30; both lie in one epoch, which is charged once."""
+    """March has 31 triggers and April has 30; both are in one epoch, which is charged once."""
     made = deployment(
         more='epoch = "2 months"',
         swap={
@@ -69,7 +69,7 @@ def test_a_window_of_the_calendar_is_closed_by_its_own_last_trigger():
 
 @pytest.mark.parametrize("limit", [None, Fraction(1, 10)], ids=["charged", "refused"])
 def test_the_ledger_does_not_tell_how_late_a_trigger_was_fired(limit):
-    """It is public, and the clock's owner is late where its process has much to count."""
+    """The ledger is public, and the clock's owner is late when its process has much to count."""
     made, heads = with_pipeline(external=False, limit_epsilon=limit), set()
     for late in (1, 250_000, 7_654_321, 59_999_999):
         clock, ledger = begun(made)
@@ -80,7 +80,7 @@ def test_the_ledger_does_not_tell_how_late_a_trigger_was_fired(limit):
 
 
 def test_a_charge_is_one_of_its_kind():
-    """An epoch that another opening charges anew, its ledger lost, has another hash and noise."""
+    """If the ledger is lost and an epoch is charged anew, the charge has another hash and noise."""
     hashes = set()
     for salt in ("one", "other"):
         ledger = begun()[1]
@@ -108,7 +108,7 @@ def test_an_exhausted_budget_is_refused_and_nothing_is_triggered():
     assert [w.window for w in written if isinstance(w, Trigger)] == [0] * 4
     assert [w.window for w in written if isinstance(w, Skipped)] == [1, 2]
     assert [r.kind for r in ledger.records] == ["genesis", "charge", "refused", "refused"]
-    assert clock.timelines["p"].batch(1) == 0  # its data are dropped
+    assert clock.timelines["p"].batch(1) == 0  # the window's data are dropped
 
 
 def test_a_refused_epoch_stays_refused_and_is_written_once():
@@ -134,7 +134,7 @@ def test_an_epoch_that_was_refused_is_not_paid_for_when_the_limit_is_raised():
 
 
 def test_the_time_of_the_clock_is_that_of_its_latest_record():
-    """A new owner goes on from there: records may lie in the log in another order of time."""
+    """A new owner continues from it, although times in the log may be out of order."""
     clock, _ = begun()
     for time in (ORIGIN + 3 * HOUR, ORIGIN + HOUR):
         clock.apply(beat([5], time))
@@ -181,7 +181,7 @@ def test_a_pipeline_with_a_key_of_its_own_starts_is_charged_and_fires_under_that
 def test_requests_are_deduplicated_never_go_back_and_wait_for_their_time():
     clock, ledger = begun()
     now = ORIGIN + 400 * DAY
-    assert fire_all(clock, ledger, now) == []  # nobody asked
+    assert fire_all(clock, ledger, now) == []  # no request was sent
     clock.request(TriggerRequest("a", ORIGIN + 12 * HOUR))
     assert len([w for w in fire_all(clock, ledger, now) if isinstance(w, Trigger)]) == 2
     clock.request(TriggerRequest("a", ORIGIN + 12 * HOUR))
@@ -217,7 +217,7 @@ def test_clock_records_survive_their_encoding():
 def test_a_cancelled_request_fires_nothing_more():
     clock, ledger = begun()
     clock.request(TriggerRequest("a", ORIGIN + DAY))
-    assert len(fire_all(clock, ledger, ORIGIN + 6 * HOUR)) == 2  # a charge, a trigger
+    assert len(fire_all(clock, ledger, ORIGIN + 6 * HOUR)) == 2  # a charge and a trigger
     clock.request(TriggerRequest("b", 0, ["another"], cancel=True))
     clock.request(TriggerRequest("c", 0, cancel=True))
     assert fire_all(clock, ledger, ORIGIN + DAY) == []
@@ -228,7 +228,7 @@ def test_a_cancelled_request_fires_nothing_more():
 @pytest.mark.parametrize("external", [False, True])
 @pytest.mark.parametrize("noted", [False, True])
 def test_no_epoch_at_or_beyond_the_end_is_charged_or_triggered(external, noted):
-    """Exact at the boundary, whatever is asked for, and also before the clock log says so."""
+    """The boundary is exact, for any request, and even before the clock log has the end."""
     made = with_pipeline(external=external)
     clock, ledger = begun(made)
     retire(ledger, 2, made)
@@ -277,7 +277,7 @@ def test_a_follower_begins_where_the_other_ends_however_late_its_worker_is(now):
     made = with_pipeline(external=False, follows="o")
     clock = Clock(made, Ledger(), "1.0", "key")
     (first,) = clock.starts(now)
-    assert first.window == 0  # the origin of its windows is the other one's end
+    assert first.window == 0  # its windows begin where those of the other pipeline end
     clock.apply(first)
     assert clock.timelines["p"].batch(-1) == 0 and clock.timelines["p"].batch(0) == 1
 

@@ -1,4 +1,4 @@
-"""What a request would fire and charge: counted before it is sent."""
+"""The number of triggers and charges that a request would cause, counted before it is sent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_charges_end_at_the_limit():
     limited = replace(P, limit_epsilon=Spent().plus(one, 3).composed())
     found = forecast(limited, line, ledger(0), ORIGIN + 30 * DAY)
     assert (found.due, found.triggers) == (120, 12)  # three epochs of four triggers
-    assert (found.charges, found.refused) == (2, 27)  # one of three is paid already
+    assert (found.charges, found.refused) == (2, 27)  # one of the three is paid already
     assert (found.epsilon, found.delta) == (2 * P.epsilon, 2 * P.delta)
     spent = forecast(replace(P, limit_epsilon=P.epsilon), line, ledger(0), ORIGIN + 2 * DAY)
     assert (spent.due, spent.triggers, spent.charges, spent.refused) == (8, 4, 0, 1)
@@ -67,7 +67,7 @@ def test_what_lasts_for_ever_is_counted_to_a_bound():
 
 
 class Sent(NamedTuple):
-    """A record of the requests topic, as a client gives it."""
+    """A record of the requests topic, as a client returns it."""
 
     at: int
     body: bytes
@@ -85,7 +85,7 @@ class Sent(NamedTuple):
 
 @dataclass
 class Topic:
-    """A cluster with one topic, whose first records may be deleted."""
+    """A cluster with one topic whose first records may be deleted."""
 
     records: list[Sent] = field(default_factory=list)
     begin: int = 0
@@ -121,7 +121,7 @@ def test_a_request_is_in_force_until_a_later_one_cancels_it():
     topic.add("sooner", ORIGIN + HOUR)
     assert requests.look(None) == {"p": ORIGIN + DAY, "q": ORIGIN + HOUR}
     topic.records.append(Sent(len(topic.records), b"nonsense", ORIGIN))
-    topic.add("ahead", ORIGIN + REQUEST_AHEAD + 1)  # which the clock ignores
+    topic.add("ahead", ORIGIN + REQUEST_AHEAD + 1)  # the clock ignores it
     topic.add("all", 0, cancel=True, only="p")
     assert requests.look(None) == {"q": ORIGIN + HOUR}
 

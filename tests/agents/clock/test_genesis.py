@@ -55,9 +55,10 @@ def test_a_pipeline_can_be_added_and_must_be_declared_first(made):
 
 
 def ending(made: Deployed, begin: int) -> str:
-    """A line that retires the pipeline at a boundary, ``begin`` days from the last one.
+    """A line that retires the pipeline ``begin`` days after the last boundary.
 
-    Shortly before midnight the test waits for it: else the day would change as it runs.
+    Shortly before midnight this waits for midnight, so that the day does not change during the
+    test.
     """
     if (left := 86_400 - time.time() % 86_400) < 120:
         time.sleep(left + 1)
@@ -78,7 +79,7 @@ def test_a_pipeline_is_retired_by_the_ledger_and_its_end_is_never_moved(made):
     configured(ending(made, 2))
     assert "run `hush topics`" in made.refused()
     made.begin()
-    made.begin()  # nothing is written twice
+    made.begin()  # a second time, it writes nothing
     plan = prepare(made.config())
     assert [r.kind for r in plan.ledger.records] == ["genesis", "pipeline", "retired"]
     assert plan.ledger.retired[f"{made.name}-p"]["until"] == plan.deployment.pipelines[0].until
@@ -107,7 +108,7 @@ def test_what_the_ledger_would_refuse_is_refused_before_a_topic_is_made(made):
 
 
 def prepare_plain(made: Deployed, text: str) -> list[Any]:
-    """Records of the ledger, under the configuration that has no end."""
+    """The ledger's records, read under a configuration without an end."""
     made.toml.write_text(text)
     return list(prepare(made.config()).ledger.records)
 
@@ -160,8 +161,8 @@ def test_a_changed_configuration_is_refused_and_the_setting_is_named(made, old, 
     made.edit(old, new)
     said = made.refused()
     assert path in said and "restore the old configuration" in said
-    assert "for as long as the pipeline has its name" in said  # whether or not an epoch is open
-    assert ending(made, 1) in said and f'follows = "{made.name}-p"' in said  # what to write
+    assert "for as long as the pipeline has its name" in said  # with or without an open epoch
+    assert ending(made, 1) in said and f'follows = "{made.name}-p"' in said  # the lines to write
     assert f'name = "{made.name}-p-2"' in said
 
 
@@ -211,7 +212,7 @@ def test_no_ledger_and_no_state_says_how_to_begin(broker, unique, tmp_path):
 
 
 def test_a_ledger_that_is_gone_is_missed_although_there_is_no_state(made):
-    """Beginning again would charge what was charged, in a ledger that does not know of it."""
+    """A new genesis would charge the same epochs again, in a ledger without the old charges."""
     made.delete(ledger_topic(made.name))
     said = made.refused(LedgerError)
     assert made.names_begun.begins in said and "restore the ledger from its backup" in said
@@ -220,7 +221,7 @@ def test_a_ledger_that_is_gone_is_missed_although_there_is_no_state(made):
 
 
 def test_what_is_wrong_with_a_ledger_is_said_although_there_is_state(made):
-    """A broken chain is another thing than a ledger that is gone."""
+    """A broken chain is a different error from a missing ledger."""
     state = made.folder / "state" / "worker"
     state.mkdir(parents=True)
     (state / "table").write_text("")
@@ -251,8 +252,8 @@ def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, mon
             patch.setattr(f"hushstream.agents.{module}.FORMAT", later)
         said = f"has format {FORMAT}, and workers of this version write {later}: stop all workers"
         assert said in made.refused()
-        prepare(made.config(), role="auditor")  # it writes nothing, and compares what was released
-        for _ in range(2):  # written once
+        prepare(made.config(), role="auditor")  # it writes nothing and only compares releases
+        for _ in range(2):  # the second time writes nothing
             admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
         kinds = [r.kind for r in prepare(made.config()).ledger.records]
         assert kinds == ["genesis", "pipeline", "format"]
@@ -272,7 +273,7 @@ def test_an_input_that_does_not_exist_is_refused(made):
 def test_the_first_offsets_of_an_input_are_pinned(
     broker: Broker, unique: Callable[[str], str], tmp_path: Path
 ):
-    """A raw topic may have lost its beginning long before the deployment."""
+    """A raw topic may have lost its first records long before the deployment began."""
     from confluent_kafka import TopicPartition
 
     made = Deployed(unique("d"), tmp_path, broker.bootstrap)
@@ -285,7 +286,7 @@ def test_the_first_offsets_of_an_input_are_pinned(
     made.begin()
     plan = prepare(made.config())
     assert [plan.begin_of(plan.deployment.inputs[0], n) for n in (0, 1)] == [0, 4]
-    # They count what was there before: the ledger, which may be public, holds a keyed hash.
+    # Offsets count earlier records, and the ledger may be public: it holds only a keyed hash.
     (body,) = plan.ledger.pipelines.values()
     assert re.fullmatch("[0-9a-f]{64}", body["begins"])
     (value,) = (m.value() for m in made.cluster.read(plan.names.begins))
@@ -296,7 +297,7 @@ def test_the_first_offsets_of_an_input_are_pinned(
 
 
 def test_a_clock_made_anew_is_refused(made):
-    """It would fire what was charged once more, with the same noise and other content."""
+    """A new clock would fire charged triggers again: the same noise on other content."""
     made.recreate(made.names.clock, 1)
     said = made.refused()
     assert made.names.clock in said and "deleted and created again" in said

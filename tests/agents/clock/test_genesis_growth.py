@@ -1,4 +1,4 @@
-"""Growth: partitions that an operator counts, and those that a deployment keeps for good."""
+"""Growth: partitions that an operator adds and counts, and partitions that stay for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["made"]  # a fixture
 
 
 def counting(made: Deployed, last: int = 0) -> list[str]:
-    """Count added partitions, as `hush topics --grow` does."""
+    """Count the added partitions, as `hush topics --grow` does."""
 
     def fired(names: Names, pipelines: Collection[str]) -> dict[str, int]:
         return dict.fromkeys(pipelines, last)
@@ -37,16 +37,16 @@ def test_added_raw_partitions_are_proposed_and_counted_where_an_operator_says_so
     assert "3 partitions, the ledger pinned 2: stop all workers" in made.refused()
     with pytest.raises(EngineError, match="run `hush topics --grow`"):
         made.begin()
-    assert made.cluster.partitions(changelog) == 2  # nothing was made
-    made.grow(changelog, 3)  # as a run that ended half-way has left it
+    assert made.cluster.partitions(changelog) == 2  # nothing was created
+    made.grow(changelog, 3)  # as after a run that was interrupted
     assert "run `hush topics --grow`" in made.refused()
-    for _ in range(2):  # written once
+    for _ in range(2):  # the second time writes nothing
         assert counting(made, 7) == ["genesis", "pipeline", "format", "grown"]
     plan = prepare(made.config())
     assert plan.ledger.format == GROWN and plan.deployment.pipelines[0].joined == (0, 0, 7)
     assert made.cluster.partitions(changelog) == 3
     assert plan.begin_of(plan.deployment.inputs[0], 2) == 0
-    made.begin()  # nothing more to do
+    made.begin()  # nothing is left to do
     made.grow(raw, 4)
     assert "4 partitions, the ledger pinned 3: stop all workers" in made.refused()
 

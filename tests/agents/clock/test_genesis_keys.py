@@ -1,4 +1,4 @@
-"""Genesis and keys: the noise key and the signing key that a deployment began with stay its own."""
+"""Genesis and keys: a deployment keeps the noise key and the signing key that it began with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["made"]  # a fixture
 
 
 def test_another_noise_key_is_refused_from_the_beginning(made):
-    """Another key routes units elsewhere, whether or not an epoch was charged."""
+    """Another key routes units elsewhere, even if no epoch was charged yet."""
     (made.folder / "hush.key").write_text(bytes(range(32)).hex())
     assert "use that key" in made.refused(LedgerError)
     with pytest.raises(LedgerError, match="use that key"):

@@ -1,4 +1,4 @@
-"""Genesis of several at once: one begins, the others lose and leave nothing."""
+"""Several genesis runs at once: one begins, and the others give up and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["made"]  # a fixture
 
 
 class Overtaking(Cluster):
-    """A cluster on which somebody else begins the same deployment while we do."""
+    """A cluster on which another run begins the same deployment during this one."""
 
     other: Callable[[], Any] | None = None
 
@@ -42,12 +42,12 @@ def test_of_two_who_begin_at_once_one_loses_and_leaves_nothing(broker, unique, t
     slow.other = lambda: admin.Beginning(run.cluster, deployment, 1, 1, run.secret).begin()
     with pytest.raises(admin.Overtaken, match="run it again"):
         admin.Beginning(slow, deployment, 1, 2, run.secret).begin()
-    ledger = admin.read_ledger(run.cluster, run.name)  # its chain is whole
+    ledger = admin.read_ledger(run.cluster, run.name)  # reading verifies the chain
     assert [r.kind for r in ledger.records] == ["genesis", "pipeline"]
     ours = run.names
 
     def left(topics: dict[str, int]) -> set[str]:
-        """Internal topics of another genesis."""
+        """Internal topics of the other genesis."""
         mine = {t for t in topics if t.startswith(f"{run.name}.")}
         return {t for t in mine - {ours.ledger} if not t.startswith(ours.base)}
 

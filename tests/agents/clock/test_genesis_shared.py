@@ -1,4 +1,4 @@
-"""Genesis of shared topics: seats, and what a worker refuses to start with."""
+"""Genesis with shared topics: seats, and what a worker refuses to start with."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_pipelines_of_an_input_share_topics_and_a_later_one_gets_the_next_seat(s
     third = SECOND.format(name=sharing.name).replace(f"{sharing.name}-q", f"{sharing.name}-r")
     head, own = first.split("[[pipeline]]", 1)
     sharing.toml.write_text(f"{head}{third}[[pipeline]]{own}")
-    sharing.grow(flow, 9)  # as a run that ended half-way may have left it
+    sharing.grow(flow, 9)  # as after a run that was interrupted
     assert "are not declared" in sharing.refused()
     sharing.begin()
     later = prepare(sharing.config()).names
@@ -49,7 +49,7 @@ def test_pipelines_of_an_input_share_topics_and_a_later_one_gets_the_next_seat(s
     assert later.place(later.units(f"{sharing.name}-r")) == (flow, 8)
     after = sharing.cluster.topics()
     assert after[flow] == after[log] == 12 and after[names.keys("events")] == 3
-    sharing.toml.write_text(first)  # its seat stays, and is nobody's
+    sharing.toml.write_text(first)  # the seat stays, without a pipeline
     assert prepare(sharing.config()).names == later
     sharing.begin()
     assert sharing.cluster.topics() == after

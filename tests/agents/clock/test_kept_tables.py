@@ -1,7 +1,7 @@
-"""Tables of topics for a configuration: a declared pipeline has what it was declared with.
+"""Tables of topics in a configuration: a declared pipeline keeps the table of its declaration.
 
-*Statement.* Which key a record counts for is fixed by the declaration: whatever the topic holds
-later, the table of a declared pipeline is the one that was kept, or there is none.
+*Statement.* The declaration fixes the key that a record counts for. Whatever the topic contains
+later, a declared pipeline has the table that was kept, or it is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = Names("shop", "0123456789")
 
 
 class Message(tuple[Any, Any]):
-    """A record as confluent gives it."""
+    """A record, as confluent-kafka returns it."""
 
     def offset(self) -> int:
         return 0

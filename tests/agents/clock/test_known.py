@@ -1,4 +1,4 @@
-"""What the clock's owner reads: logs that lack what was there before, and anyone's requests."""
+"""What the clock's owner reads: rewound logs, and requests that anyone can send."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .bench import P, asking, begun, known_logs, with_pipeline
 
 
 def reading(monkeypatch, logs: dict[str, list[bytes]]) -> KnownLogs:
-    """An owner's knowledge, which comes from these logs."""
+    """The knowledge of an owner that reads these logs."""
 
     async def read(kafka: object, topic: str, partition: int, start: int | None = None):
         values = logs[topic.rpartition(".")[2]]
@@ -38,7 +38,7 @@ def reading(monkeypatch, logs: dict[str, list[bytes]]) -> KnownLogs:
 
 
 def logs_of(clock: Clock, ledger: Ledger) -> dict[str, list[bytes]]:
-    """Ledger and clock log after one trigger."""
+    """The ledger and the clock log after one trigger."""
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
     (charge,), record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
     ledger.take(charge.encode())
@@ -78,12 +78,12 @@ def test_an_owner_that_slept_between_the_logs_reads_what_was_charged_meanwhile(m
     monkeypatch.setattr(module, "beginning", sleep)
     asyncio.run(made.read())
     assert [r.encode() for r in made.ledger.records] == logs["v1"]
-    assert made.clock.due(ORIGIN + 6 * HOUR) == []  # it is fired, and paid for
+    assert made.clock.due(ORIGIN + 6 * HOUR) == []  # the trigger is fired and paid for
 
 
 @pytest.mark.parametrize("log", ["v1", "clock"])
 def test_an_owner_that_reads_again_misses_what_it_has_known(monkeypatch, log):
-    """The broker was away, and came back with an older disk."""
+    """The broker was away and came back with an older disk."""
     logs = logs_of(*begun(with_pipeline(external=False)))
     made = reading(monkeypatch, logs)
     asyncio.run(made.read())

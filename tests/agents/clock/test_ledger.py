@@ -23,7 +23,7 @@ P = deployment().pipelines[0]
 
 
 def written(*epochs: int) -> list[bytes]:
-    """A ledger with a genesis, the pipeline and charges, as bytes."""
+    """A ledger with a genesis, the pipeline and charges, as encoded records."""
     ledger = Ledger()
     values = [ledger.next("genesis", 1, {"genesis": "abcdef"})]
     ledger.take(values[-1].encode())
@@ -45,7 +45,7 @@ def test_a_ledger_is_read_back_as_it_was_written():
 
 
 def test_a_record_of_a_later_version_is_not_passed_over():
-    """It may say that something is not to be charged any more."""
+    """Such a record may forbid a charge."""
     values = written(0)
     ledger = Ledger.read(values)
     later = ledger.next("unheard-of", 4, {"pipeline": "p"}).encode()
@@ -201,7 +201,7 @@ def test_an_end_is_written_once_and_never_before_what_was_charged():
 
 @pytest.mark.parametrize("until, accepted", [(2, False), (3, True), (4, True)])
 def test_an_end_lies_beyond_what_has_begun(until, accepted):
-    """Two days and a second after the origin, epoch 2 has begun, and 3 has not."""
+    """Two days and a second after the origin, epoch 2 has begun and epoch 3 has not."""
     now = ORIGIN + 2 * DAY + 1_000_000
     p, ledger = replace(WALL, until=P.windows.begin(until)), Ledger.read(written())
     if accepted:
@@ -226,7 +226,7 @@ def test_an_epoch_that_begins_now_has_begun():
 
 
 def follower(begin: int, other: str = "p") -> dict[str, object]:
-    """Body of a declaration, as far as the ledger looks at it."""
+    """The fields of a declaration that the ledger reads."""
     told = {"pipeline": other, "from": begin}
     config = {"window": {"origin": begin}, "follows": other}
     return {"pipeline": "q", "number": 1, "follows": told, "config": config}

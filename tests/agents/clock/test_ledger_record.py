@@ -1,4 +1,4 @@
-"""Signed ledgers: every record by the key of the genesis, and none where it names no key."""
+"""Signed ledgers: the genesis names the key of every record, or no record is signed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_record_with_another_signature_or_none_is_refused() -> None:
 
 
 def test_a_record_in_the_middle_is_checked_where_all_are() -> None:
-    """The chain covers signatures, so a forger without the key has to forge the last one too."""
+    """The chain covers signatures, so a forger without the key must also forge the last one."""
     values = written()
     made = Ledger.read(values[:1], KEY)
     forged = made.next("pipeline", 1, {"pipeline": "p", "number": 1})
@@ -100,7 +100,7 @@ def test_a_genesis_with_a_key_that_older_versions_would_ignore_is_refused(body) 
 def test_a_worker_needs_the_key_of_the_genesis() -> None:
     mine, bare = Ledger.read(written()), Ledger.read(written(None))
     verify_signing(mine, KEY)
-    verify_signing(bare, KEY)  # it is not used
+    verify_signing(bare, KEY)  # the key is not used
     verify_signing(bare, None)
     with pytest.raises(LedgerError, match="no signing key is here: set secret"):
         verify_signing(mine, None)

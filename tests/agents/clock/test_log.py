@@ -1,4 +1,4 @@
-"""The clock log of a worker: beats come and go, what says where pipelines stand is kept."""
+"""A worker's clock log: it drops old beats and keeps the records that move pipelines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HORIZON = P.mechanism.traits.horizon
 
 
 def logged(kinds: list[str]) -> list[RawRecord]:
-    """A clock topic with beats between triggers; offsets have gaps, as commits leave them."""
+    """A clock topic with beats between triggers; offsets have gaps, as commits leave."""
     records: list[ClockRecord] = [start(P)]
     ordinal = 0
     for place, kind in enumerate(kinds):
@@ -94,7 +94,7 @@ def test_what_was_dropped_is_kept_as_timelines_and_can_be_read_again():
         log.opening(5, ["p"])
     log.append(4, beat([4]))
     assert log.opening(5, ["p"]) == 5
-    log.append(4, beat([9]))  # a repeat
+    log.append(4, beat([9]))  # a repeated beat
     with pytest.raises(EngineError, match="read again"):
         log.timelines(2)
     log.restore(0, None, 0, list(enumerate(records)))
@@ -104,14 +104,14 @@ def test_what_was_dropped_is_kept_as_timelines_and_can_be_read_again():
 
 @pytest.mark.parametrize("met", range(1, 10))
 def test_records_that_reading_again_has_met_first_are_taken_once(met):
-    """The follower brings them a moment later: a trigger twice would look like a gap."""
+    """The follower delivers them a moment later; a second copy would look like a gap."""
     topic = logged(["beat", "trigger", "trigger", "beat", "trigger", "trigger", "beat", "beat"])
     whole = entries_of(topic, 0)
     log = ClockLog({"p": 4})
     for entry in whole[:met]:
         log.append(*entry)
     log.prune(2 * met)
-    log.restore(0, None, 0, whole)  # more than the follower has brought
+    log.restore(0, None, 0, whole)  # more than the follower has delivered
     for entry in whole[met:]:
         log.append(*entry)
     assert log.since(0) == whole and log.end == whole[-1][0] + 1
@@ -123,7 +123,7 @@ def test_records_that_reading_again_has_met_first_are_taken_once(met):
 
 
 def with_snapshots(windows: list[int], every: int) -> list[tuple[int, ClockRecord]]:
-    """Triggers of interleaving windows; after every few a snapshot, which needs the one before."""
+    """Triggers of interleaving windows; after every few, a snapshot that needs the one before."""
     clock = Clock(MADE, Ledger(), "1.0", "key")
     entries: list[tuple[int, ClockRecord]] = []
     before = 0
@@ -164,7 +164,7 @@ def test_a_log_that_begins_with_a_snapshot_says_the_same_as_the_whole_log(window
         assert log.since(place) == whole.since(place)
         assert log.timelines(end) == whole.timelines(end)
         assert log.timelines(place) == whole.timelines(place)
-        # The last snapshot states what all shards have closed; they ask for nothing below.
+        # The last snapshot states what all shards have closed; no shard needs anything older.
         least = max(record.pipelines["p"].ordinal, log.over("p")._least)
         for ordinal in range(least, whole.timelines(end)["p"].ordinal + 1):
             assert log.over("p").floor(ordinal) == whole.over("p").floor(ordinal)
@@ -192,7 +192,7 @@ def test_a_snapshot_is_the_same_after_it_was_written_and_read():
 def test_a_record_that_is_missing_before_a_snapshot_is_seen(lost):
     entries = with_snapshots([0, 0, 1, 9, 1, 0], 6)
     assert isinstance(entries[8][1], Snapshot)
-    del entries[lost]  # anything but the beat, which moves no timeline
+    del entries[lost]  # any record but the beat, which moves no timeline
     with pytest.raises(EngineError, match=r"gap|contradicts"):
         ClockLog({"p": HORIZON}, entries)
 
@@ -202,7 +202,7 @@ def test_a_shard_that_has_committed_nothing_begins_where_its_pipelines_had_not_b
     place, snapshot = next(e for e in entries if isinstance(e[1], Snapshot))
     log = ClockLog({"p": HORIZON, "q": 4})
     log.begin(place, snapshot)
-    assert log.opening(place, ["p"]) == place  # a replay opens before it has read any further
+    assert log.opening(place, ["p"]) == place  # a replay opens before it reads further
     log.append(place, snapshot)
     assert log.opening(0, ["q"]) == place and log.opening(place + 1, ["p"]) == place + 1
     for lacking, names in ((0, ["p"]), (0, ["p", "q"]), (1, ["q"])):
@@ -215,8 +215,8 @@ def test_a_shard_of_an_added_partition_begins_where_its_partition_counts():
     for place, record in enumerate((start(P), beat([3]), trigger(P, 1, [4]))):
         log.append(place, record)
     assert log.opening(0, ["p"], ("events", 0)) == 0
-    assert log.opening(0, ["p"], ("other", 5)) == 0  # of an input that came later
-    assert log.opening(0, ["p"], ("events", 1)) == log.end == 3  # nothing covers it yet
+    assert log.opening(0, ["p"], ("other", 5)) == 0  # of an input that was added later
+    assert log.opening(0, ["p"], ("events", 1)) == log.end == 3  # no beat covers it yet
     log.append(3, beat([4, 2]))
     log.append(4, beat([5, 2]))
     assert log.opening(0, ["p"], ("events", 1)) == 3 and log.reached("events", 1) == 2
@@ -225,7 +225,7 @@ def test_a_shard_of_an_added_partition_begins_where_its_partition_counts():
     assert log.opening(0, ["p"], ("events", 1)) == 3
     with pytest.raises(EngineError, match="dropped below this position"):
         log.opening(0, ["p"], ("events", 0))
-    log.prune(4)  # what covered it first was dropped, so it may have missed something
+    log.prune(4)  # it may have missed the dropped record that covered it first
     with pytest.raises(EngineError, match="dropped below this position"):
         log.opening(0, ["p"], ("events", 1))
 

@@ -1,4 +1,4 @@
-"""The owner of the clock: one transaction for charge and trigger; a clock that is wrong or slow."""
+"""The clock's owner: one transaction for charge and trigger, and clocks that are wrong or slow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from .bench import (
 
 
 def test_a_quiet_clock_that_was_behind_asks_the_broker_and_fires(monkeypatch):
-    """Without a beat it would never learn the broker's time, and fire nothing until a restart."""
+    """Without asking, a clock without beats would never learn the broker's time and never fire."""
     clock, ledger = begun()
     clock.request(TriggerRequest("a", ORIGIN + 6 * HOUR))
     one = owner(clock, ledger, Recorder())
@@ -48,11 +48,11 @@ def test_a_quiet_clock_that_was_behind_asks_the_broker_and_fires(monkeypatch):
         return clock.offsets
 
     async def nothing(*_: object) -> None:
-        """No request is new."""
+        """There are no new requests."""
 
     one._ends, one._requests.read = ends, nothing
     asyncio.run(one._beat())
-    assert one._producer.done == []  # too early, and nothing new
+    assert one._producer.done == []  # too early, and no new records
     wall[0] = (ORIGIN + 7 * HOUR) / 1e6
     asyncio.run(one._beat())
     asyncio.run(one._beat())
@@ -74,7 +74,7 @@ def test_it_has_the_logs_that_it_writes_looked_at_before_it_reads_them(monkeypat
 
 
 def test_a_request_ends_the_rest_between_two_beats():
-    """However long a beat is, and whether or not records come: its time must not tell that."""
+    """A trigger's time must not tell how long a beat is, or whether records come."""
 
     async def rested() -> list[int | None]:
         one = owner(*begun(), Recorder())
@@ -118,7 +118,7 @@ def test_the_clock_keeps_its_pace_while_a_trigger_is_near(near: bool, monkeypatc
     one._wall = SimpleNamespace(now=lambda: moment)
     one._requests.read = read
     one._pace._stirred -= 3600
-    began = time.monotonic()  # the machine may take its time from here on
+    began = time.monotonic()  # from here on, the machine's speed does not matter
     monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: began))
     one._pace.begin()
     asyncio.run(one._rest())
@@ -132,7 +132,7 @@ def test_a_charge_and_its_trigger_are_one_transaction_the_charge_first():
     producer = Recorder()
     asyncio.run(owner(clock, ledger, producer)._commit(charges, [record]))
     assert producer.done == ["begin", "ledger", "clock", "commit"]
-    assert producer.stamps == [charges[0].time // 1000, None]  # the ledger's by no clock
+    assert producer.stamps == [charges[0].time // 1000, None]  # by no clock for the ledger
     assert ("p", 0) in ledger.charges and clock.timelines["p"].done == {0: 1}
 
 
@@ -145,7 +145,7 @@ def test_a_trigger_whose_charge_was_refused_is_not_committed():
 
     async def refused(topic: str, value: bytes, **how: object) -> asyncio.Future[object]:
         answer = await send(topic, value, **how)
-        if topic == NAMES.ledger:  # the broker takes the trigger's record, and not the charge's
+        if topic == NAMES.ledger:  # the broker takes the trigger but not the charge
             answer = asyncio.get_running_loop().create_future()
             answer.set_exception(OutOfOrderSequenceNumber())
         return answer
@@ -158,7 +158,7 @@ def test_a_trigger_whose_charge_was_refused_is_not_committed():
 
 
 def test_each_commit_of_a_backlog_is_progress():
-    """Hundreds of triggers may be due at once, after an outage or on an external schedule."""
+    """After an outage or on an external schedule, hundreds of triggers may be due at once."""
     clock, ledger = begun(with_pipeline(external=False))
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
     one = owner(clock, ledger, Recorder())
@@ -197,7 +197,7 @@ def test_a_transaction_that_failed_has_neither_charged_nor_triggered():
 
 
 def test_a_clock_log_that_was_not_read_to_its_end_gets_no_trigger():
-    """A leader that is cut off may answer readers with an end of before."""
+    """A leader that is cut off may answer readers with an old end offset."""
     clock, ledger = begun(with_pipeline(external=False))
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
     charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
@@ -235,7 +235,7 @@ def test_a_clock_within_the_bound_or_behind_goes_on(ahead):
 
 
 def test_a_beat_never_goes_back():
-    """A broker that answers with an older end, after a change of leader, moves nothing."""
+    """After a change of leader, a broker may answer with an older end; the beat does not move."""
 
     class Ends:
         async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -262,7 +262,7 @@ def test_a_lost_transaction_is_counted_unless_the_clock_has_only_moved(monkeypat
 
 
 def test_a_clock_that_leaves_ends_with_its_first_failure(monkeypatch):
-    """To open again would fence the new owner, and then both would take turns."""
+    """If it opened again, it would fence the new owner, which would fence it in turn."""
 
     async def fenced() -> None:
         raise ProducerFenced
@@ -280,7 +280,7 @@ def test_a_clock_that_leaves_ends_with_its_first_failure(monkeypatch):
 
 
 def test_a_clock_that_leaves_while_brokers_are_away_is_not_opened_after_that(monkeypatch):
-    """Another owner has opened it by then, which it would fence."""
+    """Another owner has opened the clock by then and would be fenced."""
     one, tries = owner(*begun(), Recorder()), []
 
     async def away() -> None:
@@ -306,10 +306,10 @@ def test_a_raw_topic_can_never_end_below_what_was_covered():
 
 
 def test_a_request_among_triggers_covers_the_records_that_were_sent_before_it():
-    """Records that are sent, and a trigger that is asked for, while another trigger is fired."""
+    """Records arrive and a trigger is requested while another trigger is fired."""
     clock, ledger = begun()
     one, written = owner(clock, ledger, Recorder()), []
-    log, asked = [9], [ORIGIN + 6 * HOUR]  # where the raw topic ends; requests that have come
+    log, asked = [9], [ORIGIN + 6 * HOUR]  # end of the raw topic; requests that have arrived
 
     async def polled(*_: object) -> bool:
         came = [asked.pop(0)] if asked else []
@@ -342,7 +342,7 @@ def test_a_request_among_triggers_covers_the_records_that_were_sent_before_it():
 
 
 def test_a_first_window_is_not_chosen_by_a_clock_that_is_behind():
-    """It would be one that is over, and every empty one since would be charged."""
+    """That window would be over already, and every empty window since would be charged."""
     made, producer = with_pipeline(external=False), Recorder()
     clock = Clock(made, Ledger(), "1.0", "key")
     one = owner(clock, Ledger(), producer)

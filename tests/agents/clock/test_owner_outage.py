@@ -18,7 +18,7 @@ from .bench import (
 
 
 class Away:
-    """Time, and a broker that answers nothing for a while; then producers send what they hold."""
+    """Time, and a broker that does not answer for a while; then producers send their backlog."""
 
     def __init__(self, monkeypatch) -> None:
         self.now = ORIGIN + 6 * HOUR - 20_000_000
@@ -37,13 +37,13 @@ class Away:
             return {"events": [self.ends]}
 
         async def nothing(*_: object) -> None:
-            """No request comes, and no snapshot is due."""
+            """There is no request, and no snapshot is due."""
 
         one._ends, one._requests.read, one._snapshot = ends, nothing, nothing
         one._settle()
 
     def beat(self, seconds: float) -> int:
-        """Beat after some seconds; returns the number of triggers so far."""
+        """Beat after some seconds; return the number of triggers so far."""
         self.now += int(seconds * 1e6)
         asyncio.run(self.one._beat())
         return self.clock.timelines["p"].ordinal
@@ -52,8 +52,8 @@ class Away:
 def test_a_trigger_that_was_due_in_an_outage_is_cut_when_producers_have_sent(monkeypatch):
     away = Away(monkeypatch)
     assert away.beat(1) == 0
-    assert away.beat(60) == 0  # the first answer since: the trigger was due 41 s ago
-    away.ends = 905  # nine hundred records that were in time
+    assert away.beat(60) == 0  # the first answer after the outage; the trigger was due 41 s ago
+    away.ends = 905  # nine hundred records from before the trigger's time
     for _ in range(29):
         assert away.beat(1) == 0
     assert away.beat(1) == 1
@@ -70,7 +70,7 @@ def test_an_outage_within_a_beat_holds_what_the_beat_has_not_cut_yet(monkeypatch
     one, commit = away.one, away.one._producer.commit_transaction
     clock = away.clock
     due = clock.due(ORIGIN + 24 * HOUR)
-    assert len(due) > 1  # several are due at once, and the broker goes away at the first
+    assert len(due) > 1  # several triggers are due, and the broker goes away after the first
     away.now = clock.time = ORIGIN + 24 * HOUR
     one._settling = Settling(30_000_000)
     one._settling.opened(away.now, away.now, None, 1_000_000)
@@ -94,7 +94,7 @@ def test_a_quiet_clock_beats_now_and_then_so_that_an_input_at_rest_is_no_clock_t
     for _ in range(11):
         away.beat(1)
     assert away.one._producer.done.count("clock") - before == 1
-    away.one._deployment = with_pipeline(external=True)  # nobody's triggers follow this clock
+    away.one._deployment = with_pipeline(external=True)  # no triggers follow this clock
     for _ in range(8):
         away.beat(1)
     assert away.one._producer.done.count("clock") - before == 1
@@ -105,7 +105,7 @@ def test_a_request_is_obeyed_at_once_whatever_was_away():
     clock.request(TriggerRequest("a", ORIGIN + 6 * HOUR))
     one = owner(clock, ledger, Recorder())
     one._settling = Settling(30_000_000)
-    one._settling.opened(one._wall.now(), ORIGIN, None, 0)  # the clock stood for years
+    one._settling.opened(one._wall.now(), ORIGIN, None, 0)  # the clock stopped years ago
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
     assert one._settling.holds(due.scheduled, 0, one._wall.now())
     assert not one._held(pipeline, due)

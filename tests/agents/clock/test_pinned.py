@@ -1,4 +1,4 @@
-"""Pinned settings: each is changed, and the check that notices it is noted.
+"""Pinned settings: change each one, and note which check finds the change.
 
 Covers: topics/config/change.py
 """
@@ -69,7 +69,7 @@ CAPPED = loads((TOML + OTHER).replace(ALONE, "") + SHARED + CAP, environ={})
 
 
 def looking_up(text: str) -> Config:
-    """The settings with the rows of a topic, of which each has its own."""
+    """The settings with rows from topics; each topic has rows of its own."""
     rows = {"lands": "Togo"}
     return loads(
         text,
@@ -79,13 +79,13 @@ def looking_up(text: str) -> Config:
 
 
 def holds(config: Config) -> dict[str, Any]:
-    """What a deployment would write to its ledger of these settings."""
+    """What a deployment with these settings would write to its ledger."""
     made = compile_config(config, {i.topic: 3 for i in config.input})
     (source,) = made.streams
     p = source.pipelines[0]
     laid = {topic: number for topic, number in layout(source, p, NAMES).items() if number}
     held = {change.HASH: p.config_hash, change.LEDGER: (placement(source, p), laid, p.shared)}
-    # Another file stands for another key here; what is held is the fingerprint.
+    # Here a file stands for its key; a deployment pins the key's fingerprint.
     key = p.own_key or config.pipeline[0].noise_key_file
     return held | {change.END: p.until, change.KEY: key}
 
@@ -99,7 +99,7 @@ def other(hint: Any, value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | Fraction):
-        return value * 2 if value >= 1 else value / 2  # still a multiple of whatever it was one of
+        return value * 2 if value >= 1 else value / 2  # still a multiple of the same numbers
     if isinstance(value, dict):
         return {name: one + 1 for name, one in value.items()} | {"fares": 9}
     if isinstance(value, tuple):
@@ -141,7 +141,7 @@ def moved(setting: str) -> Config:
     config: Config = changed(begun(setting), setting.split("."))
     if setting == "pipeline.forget_keys":
         config = changed(config, ["secret", "ratchet"])
-    if setting == "input.name":  # its pipeline goes with it
+    if setting == "input.name":  # the pipelines of the input are renamed with it
         (p,) = config.pipeline
         config = replace(config, pipeline=(replace(p, input=config.input[0].name),))
     return config
@@ -153,12 +153,12 @@ PLAIN += [s for s in change.SETTINGS if s.startswith("pipeline.") and not s.ends
 
 
 def test_every_setting_is_listed_with_what_holds_it():
-    """A new setting must be thought about: may it change while a deployment lives?"""
+    """For a new setting, decide whether it may change while a deployment lives."""
     assert [s for s in change.every() if change.of(s) is None] == []
     listed = {path.removesuffix(".*") for path in change.SETTINGS}
     known = {path.rsplit(".", n)[0] for path in change.every() for n in (0, 1, 2)}
     known |= set(change.every())
-    assert listed <= known  # no line is left of a setting that is gone
+    assert listed <= known  # the list names no setting that is gone
 
 
 @pytest.mark.parametrize("setting", PLAIN)
@@ -168,7 +168,7 @@ def test_a_setting_is_held_by_what_the_table_says_and_by_nothing_else(setting):
     assert held is not None
     noticed = {name for name in before if before[name] != after[name]}
     if setting in ("input.topic", "input.name", "input.attributes_of"):
-        noticed.discard(change.LEDGER)  # it names topics of the layout, too
+        noticed.discard(change.LEDGER)  # the setting also names topics of the layout
     assert noticed == ({held.held} if held.held != change.FREE else set())
 
 
@@ -189,7 +189,7 @@ def test_an_end_that_the_ledger_holds_is_configured_as_it_is():
     (p,) = source.pipelines
     open_, ended = Ledger(), Ledger(retired={"pages": {"until": 7 * DAY, "epoch": 7}})
     for until in (None, 7 * DAY):
-        _verify_end(open_, replace(p, until=until))  # it may still be written, once
+        _verify_end(open_, replace(p, until=until))  # the end can still be written, once
     _verify_end(ended, replace(p, until=7 * DAY))
     for until, said in ((None, "until is missing"), (8 * DAY, 'until is "1970-01-09T')):
         with pytest.raises(EngineError, match=f'{said}.*write until = "1970-01-08T00:00:00Z"'):

@@ -1,4 +1,4 @@
-"""What a snapshot lets be deleted: of the clock log, of units topics, and windows that are over."""
+"""What a snapshot makes deletable: clock log, units topics, and windows that are over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR = 3_600_000_000
 
 
 def markers(clock: int, bound: tuple[int, int], closed: int) -> ShardMarkers:
-    """All shards of the deployment: where ingest stands, what bound applied, what is closed."""
+    """Markers of all shards: places of ingest in the clock log and of bound, the closed trigger."""
     of = {
         "ingest": [Marker("g", 7, clock=clock)],
         "bound": [Marker("g", place, closed={"p": closed}) for place in bound],
@@ -27,7 +27,7 @@ def markers(clock: int, bound: tuple[int, int], closed: int) -> ShardMarkers:
 
 
 def written(snapshots: Snapshots, place: int, now: int, found: ShardMarkers, floor: int) -> None:
-    """The owner's next snapshot."""
+    """Write the owner's next snapshot."""
     standing = PipelineStanding(0, place // 10, floor)
     made = snapshots.make(now, {}, {"p": standing}, (1, ""), ({}, 0), MADE, found)
     snapshots.take(place, made)
@@ -40,7 +40,7 @@ def test_units_are_trimmed_where_the_oldest_replay_begins_and_not_before_it_may(
     assert snapshots.below(NAMES) == {}
     snapshots.take(11, trigger(P, 2, [5]))
     written(snapshots, 20, HOUR // 2, markers(19, (300, 60), 2), 1)
-    assert snapshots.below(NAMES) == {}  # a replay still begins with the whole log
+    assert snapshots.below(NAMES) == {}  # a replay still needs the whole log
     snapshots.take(21, trigger(P, 3, [5]))
     written(snapshots, 30, 1 + HOUR, markers(29, (500, 80), 3), 2)
     units = NAMES.units("p")
@@ -53,7 +53,7 @@ def test_windows_are_over_once_every_shard_has_passed_the_snapshot_that_says_so(
     written(snapshots, 10, 1, markers(9, (0, 0), 1), 4)
     assert snapshots.windows() == {}
     written(snapshots, 20, 2, markers(9, (0, 0), 9), 5)
-    assert snapshots.windows() == {}  # ingest stands before the first one
+    assert snapshots.windows() == {}  # ingest has not reached the first snapshot
     written(snapshots, 30, 3, markers(15, (0, 0), 9), 6)
     assert snapshots.windows() == {"p": 4}
 

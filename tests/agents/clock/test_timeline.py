@@ -1,4 +1,4 @@
-"""Where a pipeline stands in its clock log."""
+"""The position of a pipeline in its clock log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HORIZON = P.mechanism.traits.horizon
 
 @given(st.lists(st.integers(0, 3), max_size=40), st.integers(-5, 5), st.lists(st.integers(0, 3)))
 def test_the_open_micro_batch_is_one_more_than_the_triggers_so_far(windows, first, skipped):
-    """Windows may interleave (lateness keeps one open while the next begins)."""
+    """Windows may interleave: lateness keeps one open while the next begins."""
     log: list[ClockRecord] = [Start("p", first, 0)]
     counts: dict[int, int] = {}
     skipped_set = {s for s in skipped if s not in windows}
@@ -35,7 +35,7 @@ def test_the_open_micro_batch_is_one_more_than_the_triggers_so_far(windows, firs
     assert found.batch(first - 1) == 0
     assert found.batch(first + 99) == 1
     assert found.ordinal == sum(counts.values())
-    # Closed windows are forgotten once everything below them is closed too.
+    # A closed window is forgotten once everything below it is closed as well.
     assert all(w >= found.floor for w in found.closed)
 
 
@@ -72,7 +72,7 @@ def test_a_timeline_refuses_gaps():
 
 def test_a_timeline_knows_the_open_micro_batch_of_each_window():
     line = Timeline(2)
-    assert line.batch(0) == 0  # not started
+    assert line.batch(0) == 0  # the pipeline has not started
     line.apply(Start("p", 3, 0))
     assert [line.batch(w) for w in (2, 3, 4)] == [0, 1, 1]
     line.apply(trigger(P, 1, [0], window=3, index=1))
@@ -87,12 +87,12 @@ def test_a_retired_pipeline_serves_no_window_from_its_end_on():
         line.apply(record)
     assert [line.batch(w) for w in (2, 3, 4, 5, 99)] == [0, 1, 1, 0, 0]
     assert [line.retired(w) for w in (4, 5, 6)] == [False, True, True]
-    assert Timeline.at(line.standing(), 1) == line  # a snapshot keeps it
+    assert Timeline.at(line.standing(), 1) == line  # a snapshot keeps the end
     for window in (3, 4):
         assert not line.ended and line.over == window
         made = trigger(P, window - 2, [0], window=window, index=1)
         line.apply(replace(made, final=True))
-    assert line.ended and line.over == NEVER  # rows of any window may be deleted
+    assert line.ended and line.over == NEVER  # rows of every window may be deleted
     with pytest.raises(EngineError, match="retired it before window 5"):
         line.apply(trigger(P, 3, [0], window=5, index=1))
 
@@ -117,7 +117,7 @@ def test_windows_beyond_the_end_are_over_wherever_a_shard_stands():
     assert over.floor(0) == 0
     over.apply(trigger(P, 4, [0], window=0, index=4))
     assert (over.floor(3), over.floor(4), over.floor(4, since=1)) == (0, NEVER, NEVER)
-    resumed = Over()  # begun at a snapshot, which alone knows of the end
+    resumed = Over()  # from a snapshot, the only record that knows the end
     resumed.rebase(Timeline(4, first=0, ordinal=4, floor=1, end=1).standing())
     assert resumed.floor(4) == NEVER
 
@@ -131,7 +131,7 @@ def test_records_of_a_refused_window_may_come_until_a_later_trigger_is_closed():
         trigger(P, 5, [0], window=2, index=1),
     ):
         over.apply(record)
-    assert over.floor(4) == 2  # nothing of it will be released
+    assert over.floor(4) == 2  # nothing of window 1 will be released
     assert [over.met(n) for n in (3, 4, 5)] == [0, 1, 2]
     assert over.met(4, since=2) == 2
     begun = Over()  # at a snapshot, which does not tell whether window 1 was refused after 4

@@ -1,4 +1,4 @@
-"""The witness: written before a trigger commits, never fooled by one that failed."""
+"""The witness: written before a trigger commits, and never misled by a trigger that failed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_was_noted_is_read_again_and_tells_nobody_the_record(witness, tmp_p
     file = tmp_path / "seen"
     assert os.listdir(tmp_path) == ["seen"] and file.stat().st_mode & 0o777 == 0o600
     other = Witness(tmp_path / "seen", NAMES, bytes(32))
-    assert other._seal(value) != seen.seal  # without the key, likely records cannot be tried
+    assert other._seal(value) != seen.seal  # without the key, guesses of a record cannot be tested
     witness.note(9, value, ledger_of(3))
     assert witness.read().offset == 9
 
@@ -100,7 +100,7 @@ def test_a_note_that_fails_leaves_the_earlier_one(witness, tmp_path, monkeypatch
 )
 def test_the_file_never_goes_back(witness, offset, value, records):
     witness.note(7, b"x", ledger_of(2))
-    witness.note(7, b"x", ledger_of(2))  # said twice is no step back
+    witness.note(7, b"x", ledger_of(2))  # the same record again is no step back
     with pytest.raises(RewoundError, match="is older: nothing is fired on it"):
         witness.note(offset, value, ledger_of(records))
     assert witness.read().offset == 7 and witness.read().records == 2
@@ -120,7 +120,7 @@ def test_a_ledger_that_is_shorter_than_what_was_seen_is_refused(witness, short, 
 
 
 class Noted(Witness):
-    """Notes into a list of what happens."""
+    """A witness that appends to a list of events."""
 
     def __init__(self, done: list[str], fails: bool = False) -> None:
         self._done, self._fails = done, fails
@@ -185,7 +185,7 @@ def test_an_aborted_trigger_raises_no_alarm_and_a_log_without_it_does(
         getattr(producer, end)(120)
     ledger = ledger_of(2)
     witness = Witness(tmp_path / "seen", names, SECRET)
-    places = [(0, {"trigger": 0}), (2, {"trigger": 1})]  # between them, the mark of the commit
+    places = [(0, {"trigger": 0}), (2, {"trigger": 1})]  # the commit marker is between them
     for offset, record in places:
         witness.note(offset, encode(record), ledger)
         witness.check(kafka, lambda: ledger)

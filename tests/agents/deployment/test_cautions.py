@@ -1,4 +1,4 @@
-"""Settings that are valid and probably not meant, and mistakes whose message says what to do."""
+"""Settings that are valid but probably unintended, and errors that say what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiling a configuration: what is wrong is said with the pipeline's name, nothing is guessed.
+"""Compiling a configuration: errors name the pipeline, and nothing is guessed.
 
 Covers: agents/deployment/model.py
 """
@@ -63,7 +63,7 @@ def test_hashes_follow_what_is_private_and_nothing_else():
 
 
 def test_every_shard_that_releases_debiasing_counters_is_paid_for():
-    """They draw under nonces of their own: so many looks, and so much more noise in each."""
+    """Shards draw under nonces of their own: each is one more look, so the noise of each grows."""
     debiased = ", debias = true"
     one, three = (deployment(cells=n, mechanism=debiased).pipelines[0] for n in (1, 3))
     ratios = {
@@ -92,7 +92,7 @@ def test_columns_names_and_public_keys():
     assert [c.grid for c in p.fields.columns] == [Fraction(1, 2), Fraction(1, 4)]
     assert p.public_keys == (b'["a"]', b'["b"]')
     assert p.fields.allowed == frozenset(p.public_keys)
-    # The count and the sum only serve the mean: they are not shown under names of their own.
+    # The count and the sum serve only the mean; they are not released under their own names.
     shown = {aggregate.label: aggregate.parts for aggregate in p.aggregates}
     assert shown == {"mean_f": ("count", "sum:f"), "total": ("sum:g",)}
     assert p.cells_partitions == 3
@@ -152,7 +152,7 @@ def with_inputs(kind: str, settings_: str = "", more: str = f"aggregate = [{FARE
 
 @pytest.mark.parametrize("kind", ["pak", "tops"])
 def test_slots_follow_the_schedule_unless_they_are_given(kind):
-    """One slot per trigger from the window's start on, in microseconds of event time."""
+    """One slot for each trigger from the start of the window, in microseconds of event time."""
     six_hours, begin = 6 * 3_600_000_000, 17956 * 86_400_000_000
     slots = with_inputs(kind).mechanism.slots
     assert (slots.length, slots.origin, slots.slots) == (six_hours, begin, 4)
@@ -174,7 +174,7 @@ def test_inputs_are_read_from_where_they_are_configured():
     assert report.fields.inputs == {
         "slot": "slot", "group": "group", "theta": "theta", "survey": "survey", "code": "r.code"
     }  # fmt: skip
-    assert not report.fields.columns  # a report lacks the value itself
+    assert not report.fields.columns  # a report does not have the value itself
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Old terms against new ones: each changed setting, when it holds, and the price of both."""
+"""Old terms against new ones: each changed setting, when it takes effect, and both prices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled deployment: noise keys of pipelines' own are known by their fingerprints alone."""
+"""A compiled deployment knows only the fingerprints of pipelines' own noise keys."""
 
 from __future__ import annotations
 

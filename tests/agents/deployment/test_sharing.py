@@ -1,4 +1,4 @@
-"""Shared budgets: members together cost what was asked for, and each less than by parts.
+"""Shared budgets: members together cost the whole budget, and less than the sum of their parts.
 
 Covers: topics/config/sharing.py
 """
@@ -65,7 +65,7 @@ def test_four_that_share_have_half_the_noise_of_four_parts_and_cost_no_more():
     pipelines = even()
     costs = [p.mechanism.cost() for p in pipelines]
     assert total(costs, Fraction(1, 10**6))[0] <= 1
-    assert total(costs, Fraction(1, 10**6))[0] > Fraction(97, 100)  # and not much is left
+    assert total(costs, Fraction(1, 10**6))[0] > Fraction(97, 100)  # and little is left
     alone = "budget = { epsilon = 0.25, delta = 2.5e-7 }\n"
     parts = compile_config(
         loads(HEAD + "".join(PIPELINE.replace("NAME", n) + alone for n in NAMES), environ={})
@@ -116,7 +116,7 @@ def test_an_epoch_is_paid_for_once_for_all_members_and_limits_are_on_them_togeth
     charge(third, 3)
     for p in (first, second, third):
         assert ledger.affordable(p, [4]) == 0
-    # What each was charged for adds up to no more than the whole of both epochs.
+    # All charges of the members add up to at most the budget of both epochs.
     charged = [ledger.spent(p.name) for p in (first, second, third)]
     spent = add([one.joint for one in charged])
     whole = ledger.standing(first).joint
@@ -168,7 +168,7 @@ def test_a_mechanism_of_another_relation_shares_nothing(monkeypatch):
 
 
 def test_what_members_spend_together_is_checked_with_their_real_costs(monkeypatch):
-    """A pure loss, which no share of the squared loss makes smaller: of little, of too much."""
+    """No share of the squared loss reduces a pure loss: a little fits, too much does not."""
     cost, dear = Histogram.cost, Fraction(1, 50)
 
     def with_pure_loss(self: Histogram) -> Cost:
@@ -184,7 +184,7 @@ def test_what_members_spend_together_is_checked_with_their_real_costs(monkeypatc
 
 
 def test_explain_names_the_limit_of_the_shared_budget() -> None:
-    """A member has no limit of its own, which is not to say that there is none."""
+    """A member has no limit of its own, but the shared budget has one."""
     p = made("a = 1, b = 1", names=("a", "b"), more="limit_epsilon = 20\n")[0]
     said = _explanation("a", charge_body(p, 0, "1", "key"), Spent(), p)
     assert "the limit is ε=20, of all of the budget people together" in said

@@ -1,4 +1,4 @@
-"""Spread: the size of inputs decides once, and what the ledger holds never changes."""
+"""Spread: the size of inputs decides it once, and the ledger's value never changes."""
 
 from __future__ import annotations
 
@@ -74,6 +74,6 @@ def test_pipelines_are_compiled_as_spread_whoever_decided_it():
         == compiled(stated, spread=BEFORE)
     )
     assert compiled()[:2] == (StatePartitions(MOST, MOST), (MOST, MOST))
-    # Each shard looks at the counters that debias under a noise of its own, which is charged.
+    # Each shard releases its debiasing counters with its own noise, and each is charged.
     assert compiled(spread=StatePartitions(1, 2))[2] != compiled(spread=StatePartitions(1, 1))[2]
     assert compiled(spread=StatePartitions(1, 2))[2] == compiled(spread=StatePartitions(3, 2))[2]

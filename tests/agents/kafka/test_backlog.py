@@ -1,4 +1,4 @@
-"""What waits for its step: in order, without a gap, and within its share."""
+"""Records that wait for their step: in order, without a gap, and within their share."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_bytes_and_records_fill_it_and_what_is_released_makes_room(monkeypatch):
     assert not held.full and not held.low
     held.take(interval(4, 5, 5 * MB))
     assert held.full
-    held.release(3)  # the first interval is not over
+    held.release(3)  # part of the first interval is left
     assert held.full and offsets(held) == [3, 4]
     held.release(4)
     assert held.size == 5 * MB and held.low and not held.full
@@ -85,7 +85,7 @@ def test_one_step_is_offered_as_many_records_as_it_takes_and_no_interval_more():
     held.release(15)
     assert offered(held) == (list(range(15, 30)), 30)
     assert held.size == 3 * MB and offsets(held) == list(range(15, 40))
-    held.take(Interval(TP("t", 0), 40, 50, []))  # records that were aborted
+    held.take(Interval(TP("t", 0), 40, 50, []))  # aborted records
     held.release(35)
     assert offered(held) == (list(range(35, 40)), 50)
     held.release(40)
@@ -114,9 +114,9 @@ def test_large_steps_take_turns_and_small_ones_wait_for_nobody():
 
         sizes = {"a": 6 * MB, "b": 50 * MB, "c": 3 * MB, "d": SMALL - 1, "e": 4 * MB}
         steps = {name: asyncio.ensure_future(step(name, size)) for name, size in sizes.items()}
-        assert await now() == ["a", "d"]  # the one that came first is not overtaken
+        assert await now() == ["a", "d"]  # a smaller step does not overtake the one that came first
         go["a"].set()
-        assert await now() == ["b", "d"]  # alone, although it is larger than the limit
+        assert await now() == ["b", "d"]  # it runs alone, although it exceeds the limit
         steps["c"].cancel()
         go["b"].set()
         assert await now() == ["d", "e"]
@@ -124,7 +124,7 @@ def test_large_steps_take_turns_and_small_ones_wait_for_nobody():
         go["d"].set()
         assert await now() == []
         async with asyncio.timeout(5), flight.taken(10 * MB):
-            pass  # nothing is held by those that were cancelled
+            pass  # cancelled steps hold nothing
 
     asyncio.run(run())
 
@@ -135,7 +135,7 @@ def test_a_step_that_leaves_early_lets_the_next_one_in():
         async with asyncio.timeout(5), flight.taken(2 * MB) as leave:
             leave()
             async with flight.taken(2 * MB):
-                leave()  # once is enough
+                leave()  # a second call does nothing
                 assert flight._used == 2 * MB
         assert flight._used == 0
 
@@ -153,7 +153,7 @@ def test_a_step_that_is_cancelled_as_its_turn_comes_gives_it_back():
         async with asyncio.timeout(5), flight.taken(2 * MB) as leave:
             waiting = asyncio.ensure_future(step())
             await asyncio.sleep(0)
-            leave()  # its turn has come, and it has not run since
+            leave()  # its turn has come, but it has not run since
             waiting.cancel()
             await asyncio.wait([waiting])
             assert waiting.cancelled() and flight._used == 0

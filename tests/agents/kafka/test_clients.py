@@ -1,4 +1,4 @@
-"""Clients while the broker is away: what they raise is waited out, and ends no task of ours.
+"""Clients while the broker is away: the product waits through their errors, and no task ends.
 
 Covers: agents/kafka/patience.py
 """
@@ -27,11 +27,11 @@ from hushstream.topics.config.model import Kafka
 
 
 async def nothing() -> None:
-    """Let go of nothing."""
+    """Release nothing."""
 
 
 class Broken:
-    """A client whose stop raises, as aiokafka's does once its fetches were cancelled."""
+    """A client whose stop raises, as aiokafka's does after its fetches were cancelled."""
 
     def __init__(self, error: BaseException | None) -> None:
         self._error = error
@@ -117,9 +117,9 @@ def test_one_refused_batch_is_enough_to_keep_a_transaction_from_its_commit():
         assert await clients.answers([good, good]) == [written, written]
         assert await clients.answers([]) == []
         bad.set_exception(OutOfOrderSequenceNumber())
-        with pytest.raises(OutOfOrderSequenceNumber):  # it does not wait for what may never come
+        with pytest.raises(OutOfOrderSequenceNumber):  # `late` may never come
             await clients.answers([good, bad, late])
-        known = loop.create_future()  # a batch whose number the broker had, as aiokafka tells it
+        known = loop.create_future()  # aiokafka's answer if the broker had the batch's number
         known.set_result(SimpleNamespace(offset=-1))
         with pytest.raises(DuplicateSequenceNumber):
             await clients.answers([known, good])
@@ -150,7 +150,7 @@ def test_an_answer_that_comes_after_a_wait_was_cancelled_is_not_logged():
 
 
 class Silent:
-    """A client that knows where a log ends, and gets so many of its records."""
+    """A client that knows the end of a log and receives only some of its records."""
 
     def __init__(self, records: int) -> None:
         self._left, self._place = records, 0
@@ -162,10 +162,10 @@ class Silent:
         """Hang up."""
 
     def assign(self, _: object) -> None:
-        """Read these."""
+        """Read from these partitions."""
 
     def seek(self, _: object, position: int) -> None:
-        """Read from there on."""
+        """Read from this position on."""
         self._place = position
 
     async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -187,7 +187,7 @@ class Silent:
 
 
 class Ticks:
-    """A clock that only the test moves."""
+    """A clock that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -211,10 +211,10 @@ def test_a_log_of_which_nothing_comes_is_not_waited_for_without_end(monkeypatch,
         monkeypatch.setattr(clients, "consumer", lambda *_: Silent(records))
         return [r async for found, _, _ in clients.read_to_end(Kafka(), "t", 0) for r in found]
 
-    assert asyncio.run(read(5)) == [1, 2, 3, 4, 5]  # slow, but it gets on
+    assert asyncio.run(read(5)) == [1, 2, 3, 4, 5]  # slow, but it advances
     with pytest.raises(TimeoutError, match="t-0 was not read to its end"):
         asyncio.run(read(3))
-    assert issubclass(TimeoutError, patience.OUTAGES)  # so it is tried again, and not for ever
+    assert issubclass(TimeoutError, patience.OUTAGES)  # so the product retries, for a limited time
 
 
 def test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_end(monkeypatch):
@@ -222,7 +222,7 @@ def test_a_producer_whose_coordinator_has_no_leader_is_not_waited_for_without_en
 
     class Unled:
         async def start(self) -> None:
-            await asyncio.Event().wait()  # aiokafka asks for a coordinator until there is one
+            await asyncio.Event().wait()  # aiokafka retries until it finds a coordinator
 
     progress = Progress("shard in-0")
 
@@ -257,7 +257,7 @@ def test_an_outage_that_lasts_too_long_is_an_error(monkeypatch, ticks):
 
 def test_brokers_that_keep_an_epoch_are_warned_of_once(monkeypatch, caplog):
     async def start() -> None:
-        """It has an id at once."""
+        """Start with an id at once."""
 
     clients._warn_of_repeats.cache_clear()
     epochs = [True, False, False]
@@ -270,5 +270,5 @@ def test_brokers_that_keep_an_epoch_are_warned_of_once(monkeypatch, caplog):
 
 
 def test_a_producer_that_was_given_up_is_an_outage():
-    """Whoever was sending meets that, and must open again as after any other one."""
+    """A sender gets this error and must reopen, as after any other outage."""
     assert issubclass(IllegalOperation, patience.OUTAGES)

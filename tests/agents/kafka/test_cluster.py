@@ -1,4 +1,4 @@
-"""A cluster whose offsets are unknown: nothing of it is taken for empty. No client outlives it."""
+"""A cluster with unknown offsets: no log is taken for empty, and no client outlives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction without an end, as a broker leaves it that forgets the markers when it starts.
+"""A transaction without an end: a starting broker may forget to write markers.
 
 Covers: agents/kafka/private/of_aiokafka_describe.py
 """
@@ -21,13 +21,13 @@ from hushstream.errors import EngineError
 from hushstream.topics.config.model import Kafka
 
 Place = TopicPartition
-# Of transaction.version: each transaction has an epoch of its own, or not.
+# Levels of transaction.version: 2 gives each transaction its own epoch, 0 does not.
 LEVELS = (2, pytest.param(0, marks=pytest.mark.thorough))
 
 
 @pytest.fixture(scope="module", params=LEVELS)
 def lax(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker that takes records of transactions which its coordinator has not heard of."""
+    """A broker that accepts records of transactions that its coordinator has not heard of."""
     overrides = {"transaction.partition.verification.enable": "false"}
     features = {"transaction.version": request.param}
     with Broker(quiet=True, overrides=overrides, node=BrokerNode(features=features)) as running:
@@ -35,7 +35,7 @@ def lax(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 class World:
-    """Two partitions, and producers of one transactional id."""
+    """Two partitions, and producers with one transactional id."""
 
     def __init__(self, broker: Broker, unique: Callable[[str], str]) -> None:
         self.kafka = Kafka(bootstrap=broker.bootstrap)
@@ -56,7 +56,7 @@ class World:
         return producer
 
     async def written(self, producer: Any, value: bytes, *untold: Place) -> None:
-        """Commit a record in each partition; the coordinator is not told of some of them."""
+        """Commit a record in each partition, without telling the coordinator of ``untold`` ones."""
         manager = producer._txn_manager
         await producer.begin_transaction()
         for place in (self.out, self.state):
@@ -67,7 +67,7 @@ class World:
             await producer.commit_transaction()
 
     async def until_read(self, place: Place, *values: bytes) -> None:
-        """Wait for a marker: a commit returns before it is there."""
+        """Wait for a marker, since a commit returns before the marker is written."""
         for _ in range(200):
             found = await self.read(place)
             if len(found) >= len(values):
@@ -101,7 +101,7 @@ def world(lax: Broker, unique: Callable[[str], str]) -> World:
 
 
 async def forgotten(world: World, *untold: Place) -> None:
-    """One transaction that is well, and a second one of which ends are missing."""
+    """Write one complete transaction, and a second one that lacks ends in ``untold``."""
     first = await world.started()
     await world.written(first, b"1")
     for place in (world.state, world.out):
@@ -114,7 +114,7 @@ def test_unless_it_is_ended_the_next_commit_would_commit_it(world):
     async def work() -> None:
         await forgotten(world, world.state, world.out)
         assert await world.read(world.state) == [b"1"]
-        second = await world.started()  # looks at no partition
+        second = await world.started()  # checks no partition
         await world.written(second, b"again")
         await second.stop()
         await world.until_read(world.state, b"1", b"2", b"again")

@@ -1,4 +1,4 @@
-"""Offsets of a group whose transaction has just been committed, or is still open."""
+"""Offsets of a group whose transaction was just committed, or is still open."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hushstream.topics.config.model import Kafka
 def test_an_offset_in_a_transaction_is_waited_for(
     broker: Broker, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A commit returns before its offsets are there: until then Kafka tells none, with an error."""
+    """A commit returns before its offsets exist; until then, Kafka answers with an error."""
     cluster, topic, group = Cluster(Kafka(bootstrap=broker.bootstrap)), unique("t"), unique("g")
     cluster.wait()
     cluster.create([TopicSpec(topic, 1, {}, False, "of a test")], 1)

@@ -1,4 +1,4 @@
-"""Reading whole topics: one without a leader is asked again, one that is trimmed read on."""
+"""Reading whole topics: if a leader is missing, ask again; if the log is trimmed, read on."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ PLACE = TopicPartition("t", 0)
 
 
 class Answers:
-    """A client that fails with each of some codes, and then answers.
+    """A client that fails with each of some codes and then answers.
 
-    None stands for an answer that is no error and tells no offset.
+    None stands for an answer that is no error but has no offset.
     """
 
     def __init__(self, *codes: int | None) -> None:
@@ -51,14 +51,14 @@ def test_other_errors_and_lasting_ones_name_the_topic(monkeypatch):
 
 @pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER])
 def test_a_broker_that_goes_while_it_is_asked_is_an_outage(code):
-    """A start waits for it. Else it would end, as it did where a broker left the metadata."""
+    """A start waits for it; otherwise it would end, as it did when a broker left the metadata."""
     with pytest.raises(OutageError, match="t cannot be read"):
         logs.watermarks(Answers(code), PLACE)  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def topic(broker: Broker, unique: Callable[[str], str]) -> str:
-    """Two partitions of ten records each, which no client gets at once."""
+    """Two partitions of ten records each; a client needs several fetches to read them."""
     name = unique("read")
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     client.create_topics([NewTopic(name, 2, 1)])[name].result(120)
@@ -103,7 +103,7 @@ def test_a_topic_that_is_trimmed_before_its_first_record_came_begins_later(
 def test_records_before_those_that_went_while_they_were_read_are_left_out(
     broker, topic, monkeypatch
 ):
-    """A log has no gap: what was read of it before it was trimmed further on counts no more."""
+    """A log has no gaps: if it is trimmed past records that were read, these do not count."""
     few = {"queued.min.messages": 1, "fetch.message.max.bytes": 1000}
     monkeypatch.setattr(logs, "TOLD", 1)
     monkeypatch.setattr(
@@ -118,4 +118,4 @@ def test_records_before_those_that_went_while_they_were_read_are_left_out(
 
     read = logs.read_topic(Kafka(bootstrap=broker.bootstrap), topic, 2, advance=advance)
     assert offsets(read) == [(9, [9]), (9, [9])]
-    assert len(told) > 5  # some came before
+    assert len(told) > 5  # some records came before

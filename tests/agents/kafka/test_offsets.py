@@ -1,4 +1,4 @@
-"""Offsets that a cluster tells: none is no end, and no beginning."""
+"""Offsets that a cluster returns: a missing one is neither an end nor a beginning."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from hushstream.topics.config.model import Kafka
 
 
 class Told(NamedTuple):
-    """What a client tells of one partition."""
+    """A client's answer about one partition."""
 
     offset: int
 
 
 class Admin:
-    """A client that tells these offsets or errors, one at each question, the last one for ever."""
+    """A client with an offset or error for each question; the last one answers all later ones."""
 
     def __init__(self, *offsets: int | KafkaError) -> None:
         self.offsets = list(offsets)
@@ -59,7 +59,7 @@ def test_an_end_that_is_unknown_for_a_moment_is_asked_for_again(monkeypatch):
 @pytest.mark.parametrize("method", ["begins", "ends"])
 def test_an_error_that_passes_is_waited_out_and_another_is_not(method: str, monkeypatch):
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    young = KafkaError(KafkaError.UNKNOWN_LEADER_EPOCH)  # of a broker that has just started
+    young = KafkaError(KafkaError.UNKNOWN_LEADER_EPOCH)  # from a broker that has just started
     assert getattr(asked(young, young, 7, patience=150), method)("t", 1) == [7]
     with pytest.raises(KafkaException, match="UNKNOWN_LEADER_EPOCH"):
         getattr(asked(young), method)("t", 1)

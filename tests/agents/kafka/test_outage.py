@@ -1,4 +1,4 @@
-"""An outage is two lines of the log, however many clients try to reach the broker meanwhile."""
+"""An outage takes two lines of the log, however many clients try to reach the broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STORM = [
 
 
 class Made:
-    """A log in memory with a clock that stands."""
+    """A log in memory, with a clock that stands still."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -69,7 +69,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
 def test_a_minute_of_outage_is_two_lines_with_its_length(made: Made) -> None:
     made.storm(61)
     made.now += 4
-    made.outage.answered()  # some brokers do, while others are away
+    made.outage.answered()  # some brokers answer while others are away
     assert made.said == ["a broker does not answer (OSError): waiting for it"]
     made.now += 6
     made.outage.answered()
@@ -89,7 +89,7 @@ def test_our_own_clients_give_signs_and_no_lines(made: Made) -> None:
     made.outage.sign("TimeoutError")
     made.storm(3)
     assert made.said == ["a broker does not answer (TimeoutError): waiting for it"]
-    Outage().answered()  # without an outage, an answer is nothing new
+    Outage().answered()  # without an outage, an answer is no news
     assert len(made.said) == 1
 
 
@@ -112,7 +112,7 @@ def test_at_level_debug_every_line_is_written(made: Made, monkeypatch: pytest.Mo
 
 
 def test_signs_are_what_the_library_writes() -> None:
-    """Another version may word them otherwise."""
+    """Another version may word its lines differently."""
     texts = "".join(map(inspect.getsource, (client, fetcher, group_coordinator)))
     for part in (
         "Unable connect to", "Unable to update metadata", "Unable to request metadata",

@@ -1,4 +1,4 @@
-"""Private names: all that are used are looked for, and a missing one is named.
+"""Private names: all those in use are looked up, and a missing one is named in an error.
 
 Covers: agents/kafka/private/__init__.py, agents/kafka/private/of_faust.py
 Covers: agents/kafka/private/of_aiokafka.py, agents/kafka/private/of_faust_assignor.py
@@ -43,7 +43,7 @@ MODULES = (
 
 
 class Library:
-    """What a private attribute looks like from outside."""
+    """A stand-in for a library whose attributes are private."""
 
     _annotated: int
 
@@ -109,16 +109,16 @@ def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_somethin
     fetcher = object.__new__(of_aiokafka.Fetcher)
     fetcher._fetch_max_wait_ms, fetcher._records = 100, {}
     of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=fetcher))
-    assert fetcher._fetch_max_wait_ms == 100  # it may wait for its first position
+    assert fetcher._fetch_max_wait_ms == 100  # it may be waiting for its first position
     now[0] += of_aiokafka.QUIET_SECONDS + 1
     assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS
-    fetcher._records["fetched, not taken"] = 1  # its partition is not named by the next request
+    fetcher._records["fetched, not taken"] = 1  # the next request does not name this partition
     assert fetcher._fetch_max_wait_ms == 100
     fetcher._records.clear()
     assert fetcher._fetch_max_wait_ms == 100
     now[0] += of_aiokafka.QUIET_SECONDS + 1
     assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS
-    of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=fetcher))  # again: nothing changes
+    of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=fetcher))  # a second call changes nothing
     assert fetcher._fetch_max_wait_ms == of_aiokafka.LONG_MS
     steady = object.__new__(of_aiokafka.Fetcher)
     steady._fetch_max_wait_ms, steady._records = 100, {}
@@ -128,7 +128,7 @@ def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_somethin
 
 
 def test_a_named_member_leaves_its_group_by_its_own_id() -> None:
-    """The library would let it stay; whoever has taken its name meanwhile has another id."""
+    """The library would stay in the group. A new owner of the name has another member id."""
     sent: list[object] = []
 
     async def run() -> None:
@@ -156,7 +156,7 @@ def test_a_named_member_leaves_its_group_by_its_own_id() -> None:
 
 
 def assigned(**members: tuple[set[int], set[int]]) -> dict[str, tuple[set[int], set[int]]]:
-    """What members get who have partitions, and stand by for some; three partitions, one copy."""
+    """The assignment for members with active and standby partitions: three partitions, one copy."""
     given = {
         name: CopartitionedAssignment(set(has), set(stands), {"t"})
         for name, (has, stands) in members.items()
@@ -167,7 +167,7 @@ def assigned(**members: tuple[set[int], set[int]]) -> dict[str, tuple[set[int], 
 
 @pytest.mark.parametrize("mine", [0, 1, 2])
 def test_a_member_that_comes_back_gets_what_it_stands_by_for(mine: int) -> None:
-    """Whichever partition of the member with two it is; nothing else moves."""
+    """This holds for each partition of the member with two; no other partition moves."""
     other, last = sorted({0, 1, 2} - {mine})
     found = assigned(back=(set(), {mine}), full=({mine, other}, {last}), rest=({last}, set()))
     assert {name: has for name, (has, _) in found.items()} == {

@@ -1,4 +1,4 @@
-"""Progress: work that stands still is told from rest, and from a broker that is away."""
+"""Progress: work that stands still is told apart from rest and from an absent broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def test_work_without_progress_is_a_stall_and_rest_is_not(monkeypatch):
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     one = Progress("it")
     now[0] += 1000
-    assert not one.stalled(10)  # it never began
+    assert not one.stalled(10)  # it has not begun
     one.moved()
     now[0] += 9
     assert not one.stalled(10)
@@ -21,7 +21,7 @@ def test_work_without_progress_is_a_stall_and_rest_is_not(monkeypatch):
     assert one.away and not one.stalled(10) and not one.missed(10)
     now[0] += 11  # the attempt itself hangs
     assert one.stalled(10)
-    one.outage(True)  # one more attempt
+    one.outage(True)  # another attempt
     assert one.missed(10) and not one.missed(11)
     one.outage(False)
     assert not one.missed(0)

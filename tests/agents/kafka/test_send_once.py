@@ -1,4 +1,4 @@
-"""A producer of transactions sends nothing after a request that was not answered.
+"""A transactional producer sends nothing after a request without an answer.
 
 Covers: agents/kafka/private/of_aiokafka_producer.py
 """
@@ -36,10 +36,10 @@ FEATURES = b"\x02\x14transaction.version\x00\x02\x00\x00\x00"
 
 
 class Line:
-    """What a producer is connected to: it answers as it is told, or raises.
+    """A producer's connection: gives the next of its answers, or raises it.
 
     Attributes:
-        asked: the requests as they were built.
+        asked: the requests, as they were built.
     """
 
     def __init__(self, answers: Sequence[Any]) -> None:
@@ -63,7 +63,7 @@ def added(code: int) -> Any:
 
 
 def through(answers: Sequence[Any], work: Callable[[Any, Line], Awaitable[None]]) -> None:
-    """Run work on the sender of a producer that is in a transaction."""
+    """Run ``work`` with the sender of a producer that is in a transaction."""
 
     async def run() -> None:
         producer: Any = send_once(AIOKafkaProducer(transactional_id="x", retry_backoff_ms=1))
@@ -84,7 +84,7 @@ def through(answers: Sequence[Any], work: Callable[[Any, Line], Awaitable[None]]
 
 
 async def given_up(sender: Any, error: type[Exception]) -> bool:
-    """Whether it is over, for everybody who waits and for whoever comes later."""
+    """Whether the transaction has failed, for everyone who waits and for later calls."""
     manager = sender._txn_manager
     assert manager.state is TransactionState.FATAL_ERROR
     with pytest.raises(error):
@@ -131,7 +131,7 @@ def test_what_waits_at_a_fenced_producer_fails_without_a_line_of_the_loop() -> N
         waits = await accumulator.add_message(PLACE, None, b"row", 1.0)
         with pytest.raises(ProducerFenced):
             await sender._do_add_partitions_to_txn({PLACE})
-        accumulator.fail_all(ProducerFenced())  # both as the sender does when it ends
+        accumulator.fail_all(ProducerFenced())  # the sender does both when it ends
         sender._txn_manager.fatal_error(ProducerFenced())
         await asyncio.sleep(0)
         with pytest.raises(ProducerFenced):
@@ -214,7 +214,7 @@ def test_an_end_of_an_epoch_that_is_over_is_a_loss_of_the_id() -> None:
 
 @pytest.mark.parametrize("there", [None, "another", "closed"])
 def test_a_transaction_after_the_coordinator_was_away_is_given_up(there: str | None) -> None:
-    """It may have forgotten the one before, which this one would end in its own places alone."""
+    """The coordinator may have forgotten the previous one; this one would end only its own part."""
 
     async def work(sender: Any, line: Line) -> None:
         manager, place = sender._txn_manager, (0, ConnectionGroup.COORDINATION)

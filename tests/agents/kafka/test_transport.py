@@ -1,4 +1,4 @@
-"""Intervals: what was fetched, what was filtered away, and what can no longer be fetched.
+"""Intervals: what was fetched, what was filtered out, and what can no longer be fetched.
 
 Covers: agents/kafka/clients.py
 
@@ -50,7 +50,7 @@ def transaction(broker: Broker, topic: str, count: int, commit: bool) -> None:
     producer.begin_transaction()
     for n in range(count):
         producer.produce(topic, b"%s-%d" % (b"good" if commit else b"bad", n), partition=0)
-    producer.flush(120)  # an abort would drop what has not been sent
+    producer.flush(120)  # an abort would drop unsent records
     (producer.commit_transaction if commit else producer.abort_transaction)(120)
     visible(Kafka(bootstrap=broker.bootstrap), topic)
 
@@ -58,7 +58,7 @@ def transaction(broker: Broker, topic: str, count: int, commit: bool) -> None:
 async def intervals(
     broker: Broker, topic: str, start: int, end: int, most: int = transport.MAX_RECORDS
 ) -> list[Interval]:
-    """What the consumer's thread captures until it stands at ``end``."""
+    """The intervals that the consumer's thread captures until it reaches ``end``."""
     client = consumer(Kafka(bootstrap=broker.bootstrap))
     await client.start()
     found: list[Interval] = []
@@ -80,7 +80,7 @@ def test_intervals_cover_control_records_and_aborted_data_without_a_gap(broker, 
     transaction(broker, topic, 3, commit=True)
     transaction(broker, topic, 4, commit=False)
     transaction(broker, topic, 2, commit=True)
-    transaction(broker, topic, 5, commit=False)  # an aborted tail: nothing comes after it
+    transaction(broker, topic, 5, commit=False)  # an aborted tail
     end = 3 + 1 + 4 + 1 + 2 + 1 + 5 + 1
     found = asyncio.run(intervals(broker, topic, 0, end))
     assert found[0].start == 0 and found[-1].end == end
@@ -122,14 +122,14 @@ def test_positions_and_commits_come_from_the_shards_alone():
 
 
 class Still(transport.Consumer):
-    """A consumer whose flow was stopped for a rebalance and is resumed by nobody."""
+    """A consumer whose flow was stopped for a rebalance and is never resumed."""
 
     def __init__(self) -> None:
         self.flow_active, self.can_resume_flow = False, asyncio.Event()
         self.progress = Progress("the consumer")
 
     async def wait(self, *_: object, **__: object) -> None:
-        """Wait as Faust does, without an end."""
+        """Wait as Faust does, for ever."""
         await self.can_resume_flow.wait()
 
 
@@ -146,7 +146,7 @@ def test_a_flow_that_nobody_resumes_is_no_progress():
 
 
 class Fetching(transport.Consumer):
-    """A consumer that fetches these intervals while the group gives partitions out anew."""
+    """A consumer that fetches these intervals during a rebalance."""
 
     def __init__(self, found: list[Interval], lost: TP) -> None:
         self.found, self.lost = found, lost
@@ -158,15 +158,15 @@ class Fetching(transport.Consumer):
 
     @property
     def app(self) -> Any:
-        """The generation that a message bears."""
+        """An application with the generation that messages carry."""
         return SimpleNamespace(consumer_generation_id=self.generation)
 
     @app.setter
     def app(self, value: Any) -> None:
-        """Faust's classes declare it as an attribute."""
+        """Ignore it: Faust's classes declare this as an attribute."""
 
     def assignment(self) -> set[TP]:
-        """All that a seek may be asked for."""
+        """All partitions that can be sought."""
         return {TP("t", 0), TP("t", 1), TP("t", 2)}
 
     flowing_partitions = frozenset({TP("t", 0), TP("t", 1), TP("t", 2)})  # type: ignore[assignment]
@@ -174,24 +174,24 @@ class Fetching(transport.Consumer):
 
     @property
     def thread(self) -> Any:
-        """What fetches."""
+        """The object that fetches."""
         return self
 
     async def intervals(self, active: set[TP], seconds: float) -> list[Interval]:
-        """Fetch beyond a whole rebalance, seeks of its end included."""
+        """Fetch during a whole rebalance, including its final seeks."""
         self.before = list(self.sought)
         self.generation += 1
         return self.found
 
     async def seek_to(self, tp: TP, position: int) -> None:
-        """Note it; a partition that is another worker's cannot be sought."""
+        """Note the seek; a partition of another worker cannot be sought."""
         if tp == self.lost:
             raise IllegalStateError(f"No current assignment for partition {tp}")
         self.sought.append((tp, position))
 
 
 def test_what_was_fetched_for_an_older_generation_is_fetched_again_where_it_is_still_wanted():
-    """A rebalance has sought before these came: nobody else would go back for them."""
+    """The rebalance sought before these records came, so nothing else would fetch them again."""
     mine, lost = TP("t", 1), TP("t", 2)
     made = Fetching([Interval(mine, 6, 9, [], 0), Interval(lost, 7, 8, [], 0)], lost)
     asyncio.run(made._deliver_once())
@@ -199,7 +199,7 @@ def test_what_was_fetched_for_an_older_generation_is_fetched_again_where_it_is_s
 
 
 def test_a_flow_that_is_resumed_begins_with_a_seek_to_where_the_shards_stand():
-    """Faust has emptied its queues by then: what was in them is fetched again, once."""
+    """Faust has emptied its queues by then; what they held is fetched again, once."""
     lost = TP("t", 2)
     made = Fetching([], lost)
 
@@ -218,7 +218,7 @@ def test_a_flow_that_is_resumed_begins_with_a_seek_to_where_the_shards_stand():
 
 
 def test_shards_that_stay_are_served_before_a_rebalance_has_ended():
-    """What Faust has paused goes on, and the next fetch begins with a seek."""
+    """Partitions that Faust has paused continue, and the next fetch begins with a seek."""
     stays, comes, gone = TP("t", 0), TP("t", 1), TP("u", 0)
     flows: list[str] = []
 
@@ -280,7 +280,7 @@ def test_credentials_follow_the_one_table_of_settings():
 
 
 def test_the_client_reads_what_is_committed_and_keeps_shards_where_they_are():
-    """Another assignor leaves members without partitions when a broker has died."""
+    """Another assignor leaves members without partitions after a broker has died."""
 
     async def run() -> None:
         register()
@@ -304,7 +304,7 @@ def test_a_log_read_as_arrays_holds_what_it_holds_record_by_record(
 ) -> None:
     for count, commit in ((500, True), (300, False), (700, True)):
         transaction(broker, topic, count, commit)
-    register()  # as a worker does, which reads batches with our parser
+    register()  # like a worker, which reads batches with our parser
 
     async def read(columns: bool) -> tuple[list[bytes], list[int], list[str]]:
         values, kinds = [], []

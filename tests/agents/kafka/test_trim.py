@@ -1,4 +1,4 @@
-"""Internal topics are cut below what was applied in an earlier round, and nowhere else."""
+"""Internal topics are trimmed below what was applied one round before, and nowhere else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def topic(broker: Broker, unique: Callable[[str], str]) -> str:
 
 
 class Rounds:
-    """A trimmer whose rounds are checked by this.
+    """A trimmer whose rounds call `check` of this object.
 
     Args:
         kafka: the connection.
@@ -47,13 +47,13 @@ class Rounds:
         self.checks = 0
 
     async def check(self) -> None:
-        """What a worker finds out about the cluster's history."""
+        """Stand for a worker's check of the cluster's history."""
         self.checks += 1
         if self.error is not None:
             raise self.error
 
     def round(self, applied: dict[TP, int]) -> None:
-        """One round."""
+        """Run one round."""
         asyncio.run(self.trimmer.round(applied, self.check))
 
 
@@ -70,7 +70,7 @@ def test_a_round_cuts_at_what_the_round_before_had_applied(broker, topic):
     assert begins(broker, topic) == [0, 0]
     trimmer.round({TP(topic, 0): 9, TP(topic, 1): 6})
     assert begins(broker, topic) == [4, 6]
-    trimmer.round({TP(topic, 0): 9})  # the other one is another worker's now
+    trimmer.round({TP(topic, 0): 9})  # another worker has the other partition now
     assert begins(broker, topic) == [9, 6]
     trimmer.round({TP(topic, 0): 9, TP(topic, 1): 8})
     trimmer.round({TP(topic, 0): 9, TP(topic, 1): 9})
@@ -80,11 +80,11 @@ def test_a_round_cuts_at_what_the_round_before_had_applied(broker, topic):
 def test_nothing_is_cut_in_a_cluster_that_was_set_back_or_may_have_been(broker, topic):
     trimmer = Rounds(Kafka(bootstrap=broker.bootstrap))
     trimmer.round({TP(topic, 0): 4})
-    assert trimmer.checks == 0  # there was nothing to cut
+    assert trimmer.checks == 0  # there was nothing to trim
     trimmer.error = RewoundError("set back")
     with pytest.raises(RewoundError, match="set back"):
         trimmer.round({TP(topic, 0): 6})
-    trimmer.error = KafkaConnectionError()  # nothing is known: the next round asks again
+    trimmer.error = KafkaConnectionError()  # the history is unknown, so the next round checks again
     trimmer.round({TP(topic, 0): 7})
     assert begins(broker, topic) == [0, 0] and trimmer.checks == 2
     trimmer.error = None
@@ -113,8 +113,8 @@ def test_a_fetch_from_before_a_trim_is_no_loss_if_the_shard_stands_beyond_it():
     place = TP("t", 0)
     failed = FetchError(error=OffsetOutOfRangeError({TopicPartition("t", 0): 2}), backoff=0)
     gone = transport.Gone(patience=0.0)
-    gone.check(failed, {place: 7})  # it was asked of the group before the shard spoke
-    gone.check(failed, {})  # nor is the shard open here
+    gone.check(failed, {place: 7})  # asked for the group, before the shard gave its position
+    gone.check(failed, {})  # the shard is not open here either
     for wanted in ({place: 2}, {place: 1}):
         with pytest.raises(EngineError, match="restore it"):
             gone.check(failed, wanted)
@@ -136,12 +136,12 @@ def test_a_worker_that_was_overtaken_while_it_slept_has_time_to_hear_of_it(monke
     assert doubted == []
     ask(2, 2)
     ask(2, 18)
-    assert doubted == [place]  # its shard opens again, once, before it is given up
-    ask(5, 10)  # it stands elsewhere: what was missing is wanted no more
+    assert doubted == [place]  # the shard reopens once before the partition is given up
+    ask(5, 10)  # it asks for another position; the missing records are no longer needed
     ask(5, 29)
-    with pytest.raises(EngineError, match=r"gone: t-0; it was deleted"):  # an offset is a count
+    with pytest.raises(EngineError, match=r"gone: t-0; it was deleted"):  # no offset: it is a count
         ask(5, 2)
-    ask(5, 31)  # nobody asked meanwhile, in an outage or a sleep: that time does not count
+    ask(5, 31)  # time without questions, in an outage or asleep, does not count
     ask(5, 29)
     with pytest.raises(EngineError, match=r"gone: t-0; it was deleted"):
         ask(5, 2)

@@ -1,4 +1,4 @@
-"""Asking: outages are waited for, and one id alone stops nobody; patience ends aloud.
+"""Asking a registry: outages are waited for, one id stops no work, and patience ends with an error.
 
 Covers: agents/registry/refusals.py
 """
@@ -26,7 +26,7 @@ Answer = Schema | Verdict | Exception
 
 
 class Client:
-    """A registry with a list of answers, and others for single ids; the last of a list stays."""
+    """A registry with a list of answers and with answers for single ids; the last one repeats."""
 
     def __init__(self, *answers: Answer, **by_id: Answer) -> None:
         self.answers = list(answers)
@@ -34,7 +34,7 @@ class Client:
         self.asked: list[int] = []
         self.probed: list[int] = []
         self.takes = 0.0
-        self.held: set[int] = set()  # ids without an answer until `let_go`
+        self.held: set[int] = set()  # ids that get no answer before `let_go`
         self.let_go = threading.Event()
         self.running = self.most = 0
         self._lock = threading.Lock()
@@ -65,7 +65,7 @@ class Client:
 
 
 class Down(Exception):
-    """An answer with a status that is no answer."""
+    """An error with a status that says nothing about an id."""
 
     def __init__(self, status: int) -> None:
         super().__init__("a secret of the answer")
@@ -180,7 +180,7 @@ def test_a_clear_refusal_of_one_id_makes_it_unknown(status: int) -> None:
 
 
 def test_a_refusal_in_all_cases_is_an_outage() -> None:
-    """A wrong address gives a page of a proxy for every id: no record is bad because of it."""
+    """A wrong address may return a proxy's page for every id, so no record is bad because of it."""
     made, _ = make(Client(IdRefused(404)), patience=50_000)
     asked(made, 7)
     with pytest.raises(EngineError, match=r"no clear answer .*IdRefused 404"):
@@ -189,7 +189,7 @@ def test_a_refusal_in_all_cases_is_an_outage() -> None:
 
 
 def test_a_client_without_rights_is_no_matter_of_one_id() -> None:
-    """That nobody has an id may be said to anybody."""
+    """A registry may tell any client, even one without rights, that an id does not exist."""
     client = Client(IdRefused(403), **{f"n{MOST_ID}": Verdict.UNKNOWN})
     made, _ = make(client, patience=50_000)
     asked(made, 7)
@@ -237,7 +237,7 @@ def test_nobody_waits_a_second_time_for_what_was_set_aside(monkeypatch: pytest.M
     play(made, lambda: asked(made, 7) is Verdict.UNKNOWN)
     monkeypatch.setattr(asking.time, "monotonic", lambda now=time.monotonic: now() + 60)
     assert asked(made, 7) is Verdict.UNKNOWN
-    client.by_id[7] = SCHEMA  # and it is asked for all the same
+    client.by_id[7] = SCHEMA  # the id is asked for nevertheless
     play(made, lambda: asked(made, 7) is SCHEMA)
     assert asked(made, 7) is SCHEMA
 
@@ -251,7 +251,7 @@ def test_an_id_that_does_not_answer_delays_no_other_one() -> None:
     asked(made, 100, partition=1)
     play(made, lambda: asked(made, 100, partition=1) is SCHEMA)
     assert asked(made, 100, partition=1) is SCHEMA and not client.let_go.is_set()
-    assert client.running == asking.MINE  # they still wait, and have no more places than these
+    assert client.running == asking.MINE  # they still wait, and take up only these places
     client.let_go.set()
 
 
@@ -264,7 +264,7 @@ def test_ids_are_asked_for_side_by_side_but_not_all_at_once() -> None:
     made, _ = make(client)
     for number in range(96):
         asked(made, number, partition=number % 8)
-    # Until the last thread is back, too: partition 0 asks once more for what others have open.
+    # Wait for the last thread as well: partition 0 also asks for ids that others still wait for.
     play(made, lambda: all(asked(made, n) is SCHEMA for n in range(96)) and not client.running)
     assert asking.MINE < client.most <= asking.SLOTS
     client.most = 0
@@ -288,7 +288,7 @@ def test_a_partition_may_ask_for_so_many_unknown_ids_in_a_minute(
     assert all_denied() and len(set(client.asked)) == asking.MOST_ASKED
     assert asked(made, 900) is Verdict.UNKNOWN and asked(made, 900, partition=1) is Verdict.PENDING
     play(made, lambda: asked(made, 900, partition=1) is SCHEMA)
-    assert asked(made, 900) is SCHEMA  # what one partition has found, all have
+    assert asked(made, 900) is SCHEMA  # what one partition has found, all partitions have
     monkeypatch.setattr(asking.time, "monotonic", lambda now=time.monotonic: now() + 61)
     assert asked(made, 301) is Verdict.PENDING
 
@@ -318,7 +318,7 @@ def test_found_schemas_take_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("partition", [0, 1])
 def test_a_thousand_records_with_unknown_ids_delay_nobody_for_long(partition: int) -> None:
-    """Each was a request, twice, and all other partitions waited for them."""
+    """Each such record used to cost two requests, and all other partitions waited for them."""
     client = Client(Verdict.UNKNOWN, n5=SCHEMA)
     client.takes = 0.003
     made, _ = make(client)
@@ -337,5 +337,5 @@ def test_a_thousand_records_with_unknown_ids_delay_nobody_for_long(partition: in
 
     done()
     play(made, done)
-    assert done() and len(client.asked) < 300  # of two thousand
+    assert done() and len(client.asked) < 300  # out of two thousand
     assert client.asked.index(5) < asking.MOST_ASKED // 2

@@ -1,4 +1,4 @@
-"""The client: what is an answer of a registry, and what is none."""
+"""The client: which responses of a registry are answers, and which are not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Pages = dict[str, tuple[int, str]]
 
 @pytest.fixture
 def served() -> Iterator[tuple[str, Pages]]:
-    """A registry of canned pages."""
+    """Serve a registry of prepared pages."""
     pages: Pages = {}
 
     class Handler(BaseHTTPRequestHandler):
@@ -37,7 +37,7 @@ def served() -> Iterator[tuple[str, Pages]]:
             self.wfile.write(body.encode())
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -150,7 +150,7 @@ def test_a_probe_asks_anew(served: tuple[str, Pages]) -> None:
     client.fetch(1)
     client.probe(1)
     pages["/schemas/ids/1"] = (404, json.dumps({"error_code": 40403, "message": "no"}))
-    client.probe(1)  # in its own words: it answers
+    client.probe(1)  # an error in the registry's own words is an answer
     assert client.fetch(1) == Schema("AVRO", "{}")
     for answer in ((503, "{}"), (404, "<html>lost</html>"), (401, "{}"), (200, "{}")):
         pages["/schemas/ids/1"] = answer
@@ -166,7 +166,7 @@ def test_a_text_that_is_none_fits_no_format(served: tuple[str, Pages]) -> None:
 
 
 def test_a_worker_goes_on_past_every_answer_about_one_id(served: tuple[str, Pages]) -> None:
-    """Through HTTP: whatever is said of an id, the ids beside it are found, and nobody stops."""
+    """Over HTTP: for any answer about one id, the worker goes on and finds the other ids."""
     url, pages = served
     pages["/schemas/ids/1"] = page(schema="{}")
     pages[f"/schemas/ids/{MOST_ID}"] = (404, json.dumps({"error_code": 40403, "message": "no"}))

@@ -1,4 +1,4 @@
-"""A registry is held against the ledger before it is told anything; the rest is in integration."""
+"""The registry is checked against the ledger before anything is registered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..deployment.published.test_schema_pins import NUMBERS, made
 
 @dataclass
 class Registry:
-    """A registry that knows some subjects; whoever registers one fails."""
+    """A registry that knows some subjects and refuses to register any."""
 
     known: dict[str, int] = field(default_factory=dict)
 
@@ -49,7 +49,7 @@ def test_pinned_numbers_are_verified_and_nothing_is_registered(registry: Registr
     pinned = made().each(lambda p: replace(p, codec=codec_of(p, NUMBERS)))
     settings = RegistrySettings(url="http://x")
     every = subjects(pinned.pipelines[0])
-    verify_numbers(settings, pinned)  # it knows nothing: who registers may give it back
+    verify_numbers(settings, pinned)  # nothing is known yet, and may be registered
     registry.known = {one.name: NUMBERS[one.header] for one in every}
     verify_numbers(settings, pinned)
     registry.known = {one.name: 77 for one in every if one.header == ROW}

@@ -17,12 +17,12 @@ BUCKET = "tables"
 
 
 class Bucket:
-    """One bucket of a server, whose objects are files.
+    """One bucket of a server; its objects are files.
 
     Attributes:
         url: address of a prefix in the store.
         folder: folder of the objects.
-        environ: environment with which a client finds the server.
+        environ: environment through which a client finds the server.
     """
 
     def __init__(self, root: Path, port: int) -> None:
@@ -43,7 +43,7 @@ class Bucket:
 
 @contextmanager
 def bucket(root: Path) -> Iterator[Bucket]:
-    """Serve an empty bucket on a port of its own."""
+    """Serve an empty bucket on its own port."""
     (root / BUCKET).mkdir(parents=True)
     logging.getLogger("localbucket").setLevel(logging.ERROR)
 
@@ -51,10 +51,10 @@ def bucket(root: Path) -> Iterator[Bucket]:
         data_root = root
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
         def do_POST(self) -> None:
-            """DeleteObjects, which the server lacks, or what it has."""
+            """Handle DeleteObjects, which the server lacks; leave other requests to the server."""
             if urlsplit(self.path).query != "delete":
                 super().do_POST()
                 return

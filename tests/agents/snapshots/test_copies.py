@@ -1,4 +1,4 @@
-"""Snapshots on their way: what is cut off goes on, and half of one is never used."""
+"""Snapshots in transit: an interrupted copy resumes, and half a snapshot is never used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def small(monkeypatch) -> None:
 
 
 class Store(Objects):
-    """A folder that may refuse what is written."""
+    """A folder that may refuse writes."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"file://{folder}")
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
-    """A folder as RocksDB has it."""
+    """A folder with the files of a RocksDB table."""
     folder = tmp_path / "table"
     folder.mkdir()
     files = {
@@ -115,7 +115,7 @@ def test_the_newest_snapshot_alone_is_kept(tmp_path: Path, store: Store, table: 
         copy, other = here.table("log", 0), here.table("log", 1)
         first, beside = await sent(copy, table), await sent(other, table)
         upload = copy.upload(table, SEAL, 1.0, [])
-        await upload.part()  # and the process is killed
+        await upload.part()  # here the process is killed
         second = await sent(copy, table)
         await copy.keep(second)
         names = await store.names("g/log/0")
@@ -129,7 +129,7 @@ def test_the_newest_snapshot_alone_is_kept(tmp_path: Path, store: Store, table: 
 
 
 def _broken(name: str, head: Path, parts: list[Path]) -> None:
-    """Do to the objects of a snapshot what a store, or somebody in it, may do."""
+    """Damage a snapshot's objects as a store, or a person with access to it, could."""
     if name == "missing":
         parts[1].unlink()
     elif name == "cut":

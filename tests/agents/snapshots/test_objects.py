@@ -1,4 +1,4 @@
-"""Object stores: a folder, and a server that speaks S3; errors name a kind and nothing else."""
+"""Object stores: a folder and a server that speaks S3; errors name only the kind of failure."""
 
 from __future__ import annotations
 

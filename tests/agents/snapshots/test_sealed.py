@@ -1,4 +1,4 @@
-"""What a snapshot is sealed by: nothing opens that was changed, cut, or is another table's."""
+"""The seal of a snapshot: one that was changed, cut or belongs to another table does not open."""
 
 from __future__ import annotations
 

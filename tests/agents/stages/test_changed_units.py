@@ -1,4 +1,4 @@
-"""Rows of units that a step changes: over committed ones, and the newest counts."""
+"""Rows of units that a step changes, over committed rows; the newest counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_step_reads_its_own_changes_and_committed_rows_elsewhere(seed):
         assert len(changed) == len(ours)
     rows = changed.columns()
     assert len(rows.keys) == len(ours) and rows.changes() == ours
-    assert dict(store.scan(b"u", b"v")) == committed  # nothing of it is true yet
+    assert dict(store.scan(b"u", b"v")) == committed  # the step is not committed
 
 
 def test_no_changes():

@@ -1,4 +1,4 @@
-"""The end of a window: rows go when it is over, a limited number at a time, and only then."""
+"""The end of a window: rows go only when it is over, and at most so many at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 
 class Rows:
-    """A store with one row per window and number, and how a stage would delete them."""
+    """A store with one row for each window and number, and a stage's way to delete them."""
 
     def __init__(self, windows: list[int]) -> None:
         self.store = MemoryStore()

@@ -1,4 +1,4 @@
-"""Feedback of released keys: the status of a key as of a trigger, the same for every reader."""
+"""Feedback of released keys: the status of a key at a trigger is the same for every reader."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_statuses_as_of_every_trigger_are_those_of_a_plain_history(rounds, asked
         outs = list(changed_statuses("s", store, one, 0, releases(status), rows))
         before = history[-1]
         told = [msgspec.json.decode(o.value, type=Selected) for o in outs]
-        # Only what is new is told.
+        # Only changes are sent.
         assert sum(len(t.keys) for t in told) == sum(before.get(k) != v for k, v in status.items())
         store.write(rows)
         assert not feedback.complete(0, number)
@@ -97,12 +97,12 @@ def test_what_was_forgotten_is_read_again_and_the_rest_is_never_touched(seen):
         for number in (1, 2):
             told(feedback, window, number)
     feedback.forget(2)
-    feedback.forget(1)  # nothing comes back by itself
+    feedback.forget(1)  # this restores nothing
     assert not feedback.complete(1, 1) and feedback.complete(2, 2)
     told(feedback, 1, 1)
-    assert not feedback.complete(1, 1)  # of what is over, nothing is kept
+    assert not feedback.complete(1, 1)  # nothing is kept of a window that is over
     assert feedback.reopen() == 2
-    told(feedback, 1, 2)  # comes while the topic is read again, and may have been read already
+    told(feedback, 1, 2)  # arrives during the second reading, which may include it
     for window in range(3):
         told(fresh, window, 1)
         if window == seen:
@@ -121,10 +121,10 @@ def test_feedback_is_needed_until_every_shard_has_left_a_window_behind():
     log += [trigger(P, n, [n], window=(n - 1) // 4) for n in range(1, 13)]  # three windows
     clock = ClockLog({"p": 4}, enumerate(log))
     assert needed_from(clock, "p", [13], []) == 3
-    assert needed_from(clock, "p", [13, 5], []) == 1  # one has met four triggers
+    assert needed_from(clock, "p", [13, 5], []) == 1  # one shard has met four triggers
     assert needed_from(clock, "p", [13, 4], []) == 0
     assert needed_from(clock, "p", [13], [12, 8]) == 2
     assert needed_from(clock, "p", [9], [12]) == 2
-    assert needed_from(clock, "p", [0], [12]) is None  # it has not even met the start
+    assert needed_from(clock, "p", [0], [12]) is None  # one shard has not even met the start
     assert needed_from(clock, "p", [], []) == 3
     assert needed_from(ClockLog({"p": 4}), "p", [], [0]) is None

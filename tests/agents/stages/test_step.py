@@ -1,4 +1,4 @@
-"""Homes of keys and units: of each alone, spread, and the same for ever."""
+"""Partitions of keys and units: they depend on nothing else, spread well, and never change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_homes_are_spread_and_stable():
     keys = Keys.of(b'["key-%d"]' % i for i in range(4000))
     counts = np.bincount(route(keys, 4), minlength=4)
     assert counts.min() > 800
-    # Partitions are fixed at genesis: a change of this hash would split every key's sum.
+    # Genesis fixes the partitions: a change of this hash would split every key's sum.
     assert route(keys, 1 << 16)[:4].tolist() == [16578, 52045, 43392, 3723]
     digests = np.arange(4000 * 16, dtype=np.int64).astype(np.uint8).reshape(-1, 16)
     assert set(route_units(digests, 3).tolist()) <= {0, 1, 2}

@@ -56,7 +56,7 @@ def workload(n: int, seed: int, spread: int = DAY) -> list[tuple[str, str, int]]
 
 
 def logs_of(events: list[tuple[str, str, int]], partitions: int) -> list[list[RawRecord]]:
-    """Events by user, so that a unit's own order is the same for any number of partitions."""
+    """Events by user, so that a unit's own order does not depend on the number of partitions."""
     logs: list[list[RawRecord]] = [[] for _ in range(partitions)]
     for user, page, time in events:
         log = logs[int(user[1:]) % partitions]
@@ -65,7 +65,7 @@ def logs_of(events: list[tuple[str, str, int]], partitions: int) -> list[list[Ra
 
 
 def clock(made, logs, quarters=4):
-    """Four triggers of the first window; cuts by event time."""
+    """Four triggers of the first window, with cuts by event time."""
     out = [start(p) for p in made.pipelines]
     for number in range(1, quarters + 1):
         until = ORIGIN + number * 6 * HOUR
@@ -93,7 +93,7 @@ def test_any_sharding_releases_the_same_bytes(partitions, units, cells, mechanis
 
 
 def test_direct_and_repartitioned_streams_release_the_same_values():
-    # The declared partitioner decides where a unit's records must lie.
+    # The declared partitioner decides the partition of a unit's records.
     made = deployment(partitions=2, partitioner="murmur2")
     homes = {u: int(hashed(Keys.of([u.encode()]), "murmur2")[0] % 2) for u, _, _ in BASE}
     logs: list[list[RawRecord]] = [[], []]
@@ -137,7 +137,7 @@ def test_dividing_steps_by_bytes_changes_nothing(monkeypatch, size):
 
 @pytest.mark.thorough
 def test_a_step_takes_memory_by_a_few_megabytes_of_keys_however_many_come(monkeypatch):
-    """Without bounds in bytes a release of these keys took 700 MB, and none of its steps less."""
+    """Before limits in bytes, a release of these keys took 700 MB in a single step."""
     most: dict[str, int] = defaultdict(int)
     for stage in (AggregateStage, BoundStage):
         monkeypatch.setattr(stage, "step", measured(stage.step, most, stage.__name__))
@@ -156,7 +156,7 @@ def test_a_step_takes_memory_by_a_few_megabytes_of_keys_however_many_come(monkey
 
 
 def measured(step: Any, most: dict[str, int], name: str) -> Any:
-    """A stage's step that notes the memory that it has taken at most."""
+    """A stage's step that notes the most memory that it took."""
 
     def run(*given: Any) -> Any:
         before, _ = tracemalloc.get_traced_memory()
@@ -174,11 +174,11 @@ def test_public_keys_are_released_at_every_trigger_even_without_a_record():
     for index in range(1, 5):
         assert set(counts(found, index)) == {"p1", "p2", "nobody"}
     truth = sum(1 for _, page, _ in BASE if page == "p1")
-    assert abs(counts(found, 4)["p1"] - truth) < truth  # bounded, and noisy
+    assert abs(counts(found, 4)["p1"] - truth) < truth  # bounded and noisy
 
 
 def test_nothing_of_the_next_micro_batch_is_in_a_release():
-    """A page whose only records come after the first cut is not there at the first trigger."""
+    """A page whose first records come after the first cut is not in the first release."""
     events = [(f"u{i}", "early", ORIGIN) for i in range(90)]
     events += [(f"u{i}", "late", ORIGIN + 7 * HOUR) for i in range(90)]
     found = run(events)
@@ -198,10 +198,10 @@ def test_pipelines_and_charges_have_noise_of_their_own():
 
 
 def test_releases_hold_nothing_but_what_the_mechanism_released():
-    """Canary: users, offsets, input counts and headers appear nowhere in what is public."""
+    """A canary: users, offsets, input counts and headers appear nowhere in public records."""
     made = deployment(mechanism=", adaptive_weight = 0")
     p = made.pipelines[0]
-    # Offsets are far from what is counted: each user's records beyond the bound are cut off.
+    # Offsets are far above the counts, since the bound cuts most records of each user.
     log = [event(7_000_000 + i, f"user-canary-{i % 30}", "page") for i in range(4321)]
     cut = [7_000_000 + len(log)]
     found = engine(made, [log], [start(p), *(trigger(p, n, cut) for n in range(1, 5))])
@@ -220,7 +220,7 @@ def test_releases_hold_nothing_but_what_the_mechanism_released():
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.integers(1, 3))
 def test_the_bound_holds_for_any_partitioning_and_cut(seed, partitions, units):
-    """Public keys and one unit: what it adds to all keys together stays within Q = 4."""
+    """With public keys and one unit: what it adds to all keys stays within Q = 4."""
     rng = np.random.default_rng(seed)
     pages = [f"p{i}" for i in rng.integers(0, 3, 60)]
     made = deployment(partitions=partitions, units=units, cells=2)

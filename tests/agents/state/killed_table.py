@@ -2,8 +2,8 @@
 
     python -m hushstream.tests.agents.state.killed_table FOLDER LOG USERS
 
-Each line of the log is a step, the numbers of its users; it stands there before the table has it. A
-start brings the table up to the log's end, and fails where a row is not what the log says.
+Each line of the log is a step: the numbers of its users. The log has a step before the table does.
+A start brings the table up to the end of the log and fails if a row differs from the log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _named(users: Iterable[tuple[int, int]]) -> Keys:
 
 
 class Counted:
-    """The table, and what it should hold.
+    """The table and its expected rows.
 
     Args:
         folder: folder of the table.
@@ -43,11 +43,11 @@ class Counted:
         self.restored = int(self._store.get_many([POSITION])[0] or b"0")
 
     def skip(self, number: int, step: list[int]) -> None:
-        """Note a step that the table has."""
+        """Count a step that the table has already."""
         self._counts.update((user, number // EPOCH) for user in step)
 
     def write(self, number: int, step: list[int]) -> None:
-        """Read the rows of a step's users, as a bound does, and write them."""
+        """Read the rows of a step's users, as a bound does, and write them back."""
         users = [(user, number // EPOCH) for user in step]
         keys = self._checked(users)
         self.skip(number, step)
@@ -55,7 +55,7 @@ class Counted:
         self._store.write({POSITION: b"%d" % (number + 1)}, RowColumns(keys, rows))
 
     def check(self) -> int:
-        """Check all rows, and say how many there are."""
+        """Check all rows and return their number."""
         self._checked(sorted(self._counts))
         return len(self._counts)
 
@@ -68,7 +68,7 @@ class Counted:
 
 
 def main(folder: Path, log: Path, users: int) -> None:
-    """Restore, check, say so, and go on until the end."""
+    """Restore, check, report, and continue until killed."""
     table = Counted(folder)
     steps = [[int(user) for user in line.split()] for line in log.read_text().splitlines()]
     for number, step in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Row layouts: the order of windows is that of keys, every part comes back, and no byte moves."""
+"""Row layouts: keys sort in the order of windows, every part is restored, and no byte changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_parts_of_keys_come_back(window, batch, run, chunk):
 
 
 def test_no_byte_of_a_layout_moves():
-    """A table that an earlier version has written must be readable for ever."""
+    """Every later version must read a table that an earlier version wrote."""
     zero = b"\x80" + b"\0" * 7
     assert layout.units_of(3) == b"u\0\3" and layout.totals_of(3) == b"t\0\3"
     assert layout.bound_total(3, 0, 2) == b"t\0\3" + zero + b"\0\0\0\2"

@@ -1,4 +1,4 @@
-"""Many open windows, as anybody can make them: each is an epoch of a few rows of units."""
+"""Many open windows, as any producer can cause: each is an epoch with a few rows of units."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hushstream.agents.state.units.epoch import UnitEpoch
 from hushstream.agents.state.units.room import UnitRoom
 from hushstream.mechanisms.keys import Keys
 
-MOST = 4096  # bytes of memory of an open window with one unit
+MOST = 4096  # bytes of memory for an open window with one unit
 
 
 def one_each(begin: int, end: int) -> RowColumns:
-    """One row in each of the epochs from ``begin`` on."""
+    """One row in each epoch from ``begin`` to ``end``."""
     rng = np.random.default_rng(begin)
     heads = [units_of(1) + sortable(epoch) for epoch in range(begin, end)]
     return RowColumns(

@@ -1,4 +1,4 @@
-"""Rows of a changelog read as arrays are those read one by one: the newest of each key."""
+"""Rows of a changelog read as arrays equal those read one by one: the newest of each key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = tuple[bytes | None, bytes | None]
 
 
 def batch(rows: list[Row]) -> RawBatch:
-    """Rows in one buffer, with bytes of nobody between them."""
+    """Rows in one buffer, with unused bytes between them."""
     data, places = bytearray(b"??"), []
     for key, value in rows:
         spans = []
@@ -36,7 +36,7 @@ def unit(number: int, epoch: int = 0) -> bytes:
 
 
 def single(rows: list[Row]) -> Changes:
-    """All rows of both answers, as a dictionary."""
+    """The rows of both results in one dictionary."""
     changes, units = restored(batch(rows))
     columns = dict(units.pairs())
     assert len(columns) == len(units.keys) and not columns.keys() & changes.keys()
@@ -57,7 +57,7 @@ def key_row(key: bytes, due: int) -> Row:
 @pytest.mark.parametrize("seed", range(6))
 def test_arrays_give_the_rows_that_single_records_give(seed):
     random = np.random.default_rng(seed)
-    many = int(random.choice([3, 40, 3000]))  # of few units, so that most come again
+    many = int(random.choice([3, 40, 3000]))  # few units, so that most repeat
     rows: list[Row] = []
     for _ in range(400):
         kind, number = random.integers(0, 10), int(random.integers(0, many))

@@ -1,4 +1,4 @@
-"""The three kinds of state answer alike, and prefixes end where they should.
+"""The three kinds of state answer alike, and prefixes end in the right place.
 
 Covers: agents/state/memory.py
 Covers: agents/state/rocks.py
@@ -78,7 +78,7 @@ def test_held_rows_are_read_and_reach_the_disk_by_whole_steps(tmp_path_factory, 
         shutil.copytree(folder / "s", folder / "killed")
     finally:
         rocks.close()
-    # What a kill leaves behind is the state after one step: no row of a later one.
+    # A kill leaves the state after one step, without rows of later steps.
     for name, known in (("killed", None), ("s", len(operations))):
         left = RocksStore(folder / name, None, 1 << 20)
         rows = dict(left.scan(b"t", b"u"))
@@ -89,7 +89,7 @@ def test_held_rows_are_read_and_reach_the_disk_by_whole_steps(tmp_path_factory, 
 
 
 def copied(table: Path, to: Path) -> None:
-    """Copy a table that is open; once more where a file went away meanwhile, as after a merge."""
+    """Copy an open table; retry if a file disappears meanwhile, as after a merge."""
     for _ in range(50):
         try:
             shutil.copytree(table, to)
@@ -138,7 +138,7 @@ def test_rows_of_units_are_read_and_kept_whichever_way_they_are_written(
             assert store.get_many([*UNITS, MARKER]) == [*map(truth.get, UNITS), b"%d" % number]
     copied(folder / "s", folder / "killed")
     rocks.close()
-    # What a kill leaves behind is the state after one step: no unit is ahead of the marker.
+    # A kill leaves the state after one step: no unit is ahead of the marker.
     for name, known in (("killed", None), ("s", len(operations))):
         left = RocksStore(folder / name, None, 1 << 20)
         kept, (marker,) = dict(left.scan(b"u", b"v")), left.get_many([MARKER])
@@ -174,7 +174,7 @@ def test_an_index_that_is_missing_or_changed_is_damage_and_no_new_epoch(tmp_path
     store.close()
     with pytest.raises(DamagedError, match="index"):
         RocksStore(tmp_path / "s", None, 1 << 20, 5)
-    set_aside(tmp_path / "s")  # it is not locked
+    set_aside(tmp_path / "s")  # the table is not locked
 
 
 def test_rows_on_disk_are_found_in_the_order_in_which_they_are_asked_for(tmp_path: Path):
@@ -203,7 +203,7 @@ def test_a_table_takes_its_share_of_the_room_once_and_gives_it_back_once(tmp_pat
 
 
 def test_a_write_that_fails_may_be_tried_again(tmp_path: Path, monkeypatch):
-    """What is in memory stays the newest, and the disk has the state before."""
+    """Rows in memory stay the newest, and the disk keeps the previous state."""
     store = RocksStore(tmp_path / "s", None, 1 << 20, 2, UnitRoom(1 << 20))
     old, new = (dict.fromkeys(UNITS[:5], value) for value in (b"1", b"22"))
     store.write({MARKER: b"1"}, RowColumns(Keys.of(old), Keys.of(old.values())))
@@ -311,7 +311,7 @@ def test_a_folder_in_use_is_refused_with_what_to_do(tmp_path: Path):
 
 
 def damaged(folder: Path) -> list[Path]:
-    """A closed table of many blocks; returns its large files, largest first."""
+    """Make and close a table of many blocks; return its large files, largest first."""
     store = RocksStore(folder, None, 1 << 20)
     for n in range(20):
         store.write({b"k%06d" % (1000 * n + m): urandom(50) for m in range(1000)})
@@ -343,11 +343,11 @@ def test_a_damaged_table_is_known_when_it_is_opened(tmp_path: Path, harm):
     other = set_aside(tmp_path / "s")
     assert other.name == "damaged-s" and other.is_dir() and not (tmp_path / "s").exists()
     damaged(tmp_path / "s")
-    assert set_aside(tmp_path / "s") == other  # the newest one is kept
+    assert set_aside(tmp_path / "s") == other  # the newest damaged table is kept
 
 
 def test_a_damaged_block_is_never_the_silent_end_of_a_scan(tmp_path: Path):
-    """The library's own loop ends there without a word: rows would be missing from a release."""
+    """The library's own loop stops there silently, so rows would be missing from a release."""
     flip(damaged(tmp_path / "s")[0], 0.3)
     store = RocksStore(tmp_path / "s", None, 1 << 20)
     with pytest.raises(DamagedError):
@@ -370,7 +370,7 @@ def test_an_error_that_is_still_known_does_not_keep_a_damaged_folder_locked(tmp_
 
 
 class Full:
-    """A table on a disk that has become full."""
+    """A table on a full disk."""
 
     def close(self) -> None:
         raise Exception("IO error: No space left on device: While appending to file: secret.sst")

@@ -1,4 +1,4 @@
-"""Shards over one input partition, as several workers would open them, with a stage that counts."""
+"""Shards over one input partition, as several workers open them, with a stage that counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GHOST = b"g"  # a row that only a forged table has
 
 
 class Tally:
-    """A stage that counts its input in a row and repeats it on another topic."""
+    """A stage that counts its input in a row and repeats the input on another topic."""
 
     def __init__(self, out: str) -> None:
         self.out = out
@@ -55,7 +55,7 @@ class Tally:
         (row,) = reader.get_many([b"n"])
         step = Step(Marker(marker.genesis, fetched))
         fresh = [r for r in records if r.offset >= marker.applied]
-        # The same once more in a row of a unit, which is held apart: neither may be ahead.
+        # The same count in a row of a unit, which is stored separately: neither may be ahead.
         held = step.units.read(reader, Keys.of([UNIT])).tolist()
         assert held == [row or b""], "the two counts differ"
         step.rows[b"n"] = str(int(row or b"0") + len(fresh)).encode()
@@ -67,7 +67,7 @@ class Tally:
 
 @dataclass
 class Bench:
-    """Shards over one input partition, as several workers would open them."""
+    """Shards over one input partition, as several workers open them."""
 
     kafka: Kafka
     name: str
@@ -79,7 +79,7 @@ class Bench:
     failures: list[BaseException] = field(default_factory=list)
     cache: Any = field(default_factory=lambda: Cache(1 << 20))
     executor: Any = field(default_factory=lambda: ThreadPoolExecutor(2))
-    store: Objects | None = None  # of snapshots
+    store: Objects | None = None  # for snapshots
 
     @property
     def out(self) -> str:
@@ -108,7 +108,7 @@ class Bench:
         self.seeks.append(position)
 
     async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Nothing is needed beforehand."""
+        """Prepare nothing."""
 
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)
@@ -137,7 +137,7 @@ def _record(n: int) -> RawRecord:
 
 
 def visible(kafka: Kafka, topic: str) -> None:
-    """Wait until all of a topic is committed: a commit returns before readers see it."""
+    """Wait until a topic is committed to its end: a commit returns before readers see it."""
     offsets, end = Cluster(kafka).offsets, time.monotonic() + 30
     while offsets.ends(topic, 1) != [offsets.written(topic, 0)] and time.monotonic() < end:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A bench of shards on the broker of the tests."""
+"""A bench of shards on the tests' broker."""
 
 from __future__ import annotations
 

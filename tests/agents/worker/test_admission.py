@@ -1,4 +1,4 @@
-"""One function decides whether a worker may start: `hush check` says what `hush worker` would.
+"""One function decides whether a worker may start: `hush check` reports what `hush worker` does.
 
 Covers: agents/clock/start.py
 """
@@ -49,7 +49,7 @@ def release_topic(run: Deployed) -> str:
 
 
 def fired(run: Deployed, ordinal: int, index: int) -> bytes:
-    """A trigger of an epoch that this ledger has not charged."""
+    """A trigger for an epoch that this ledger has not charged."""
     p = run.deployment.pipelines[0]
     offsets = {f"{run.name}-raw": [0, 0]}
     return encode(
@@ -65,7 +65,7 @@ def fire(run: Deployed, ordinal: int, index: int) -> None:
 
 
 def take_over(run: Deployed) -> None:
-    """Another deployment has claimed the release topic, which was made anew."""
+    """Recreate the release topic and let another deployment claim it."""
     topic = release_topic(run)
     run.recreate(topic, 1)
     identity = run.cluster.ids([topic])[topic]
@@ -85,7 +85,7 @@ def state(run: Deployed) -> None:
 
 
 def lead(run: Deployed) -> None:
-    """A table of this worker that has read more of its changelog than there is."""
+    """Make a table of this worker that has read beyond the end of its changelog."""
     changelog = topic_of(run, "changelog")
     path = run.folder / "state" / MEMBER / run.names.genesis / changelog / "0"
     path.parent.mkdir(parents=True)
@@ -163,7 +163,7 @@ CASES: dict[str, tuple[Spoil, int, str]] = {
 
 
 def typed(*words: str) -> tuple[int, str]:
-    """Exit code and whole output of one command line."""
+    """The exit code and the whole output of one command line."""
     out = CliRunner().invoke(click.Command("x", callback=lambda: main(list(words))), [])
     if out.exception is not None and not isinstance(out.exception, SystemExit):
         raise out.exception
@@ -171,7 +171,7 @@ def typed(*words: str) -> tuple[int, str]:
 
 
 def refusal(output: str) -> str:
-    """The last thing that a command says is why it refuses."""
+    """The reason for a refusal, which a command prints last."""
     return re.split("hush: |FAIL ", output)[-1].strip()
 
 
@@ -205,7 +205,7 @@ def test_check_names_everything_it_has_found_before(made):
 
 
 def test_what_a_start_would_charge_is_said_before_it_does(made):
-    """Nobody has kept the clock for ten days: all these epochs are due, empty ones too."""
+    """The clock had no owner for ten days, so all these epochs are due, even empty ones."""
     common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
     assert "charges: none is due" in typed("check", *common)[1]
     day = 86_400_000_000
@@ -218,7 +218,7 @@ def test_what_a_start_would_charge_is_said_before_it_does(made):
 
 
 def test_topics_with_other_segments_are_reported_and_set_right(made):
-    """As a deployment of an earlier version has them: a gigabyte, or a week."""
+    """A deployment of an earlier version has segments of a gigabyte, or of a week."""
     common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
     changelog = topic_of(made, "changelog")
     alter(made, changelog, "segment.bytes", "1073741824")
@@ -233,7 +233,7 @@ def test_topics_with_other_segments_are_reported_and_set_right(made):
 
 
 class Looks:
-    """A cluster of some brokers, and what one look at it after the other finds."""
+    """A cluster with some brokers, and the results of successive looks at it."""
 
     def __init__(self, brokers: int, *found: HushError | str) -> None:
         self.number, self.found = brokers, list(found)
@@ -243,7 +243,7 @@ class Looks:
         return self
 
     def wait(self, told: object) -> None:
-        """It answers at once."""
+        """Answer at once."""
 
     def brokers(self) -> int:
         return self.number

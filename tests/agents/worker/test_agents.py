@@ -1,4 +1,4 @@
-"""The name of a worker in its group: a restart is cheap where nothing that it reads has changed."""
+"""The name of a worker in its group: a restart is cheap if the worker reads the same topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...support import NAMES, deployment
 
 
 def test_a_worker_that_reads_other_topics_is_another_member() -> None:
-    """The group would give one that it knows what it had, and new topics to nobody."""
+    """For a known member, the group would keep the old assignment and assign no new topics."""
 
     def named(member: str, *pipelines: str, cells: int = 2) -> str | None:
         specs = Topology(deployment(pipelines=pipelines, cells=cells), NAMES).specs
@@ -28,7 +28,7 @@ def test_a_worker_that_reads_other_topics_is_another_member() -> None:
 
 
 def test_a_member_learns_of_a_rebalance_soon_however_patient_its_group_is() -> None:
-    """All members wait for the last one to learn of it."""
+    """A rebalance waits for the last member to learn of it."""
     assert [heartbeat_seconds(session) for session in (1.0, 2.0, 10.0, 1800.0)] == [
         0.3, 0.4, 0.5, 0.5,
     ]  # fmt: skip

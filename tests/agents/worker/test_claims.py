@@ -23,4 +23,4 @@ def test_tables_that_were_in_use_at_the_end_are_claimed(tmp_path: Path) -> None:
             os.utime(table / name, (at, at))
     (tmp_path / raw.changelog / "damaged-0").mkdir()
     found = tables_on_disk(topology, tmp_path)
-    assert found == sorted([(raw.topic, 0), (cells.topic, 1)])  # the other one moved away before
+    assert found == sorted([(raw.topic, 0), (cells.topic, 1)])  # the other table moved away before

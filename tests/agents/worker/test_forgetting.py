@@ -1,4 +1,4 @@
-"""Forgetting: a key goes once every shard has published the last trigger of its epoch."""
+"""Forgetting: a key is deleted once every shard has published the last trigger of its epoch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ EPOCH = {"schedule": 'epoch = "2d"\nschedule'}  # two windows of four triggers
 
 
 class World:
-    """A deployment of two shards whose ledger and markers a test writes; no broker."""
+    """A deployment of two shards without a broker; the test writes its ledger and markers."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **given: Any) -> None:
         create(folder / "hush.ratchet")
@@ -64,7 +64,7 @@ class World:
         self.clock = ClockLog({p.name: p.traits.horizon for p in self.made.pipelines})
         self.closed: dict[str, list[int | None]] = {p.name: [0, 0] for p in self.made.pipelines}
         self.ledger: list[bytes] = []
-        self.read = 0  # how often the cluster was asked
+        self.read = 0  # number of requests to the cluster
         for p in self.made.pipelines:
             self.say(start(p))
         self.record("genesis", {})
@@ -140,7 +140,7 @@ def test_nothing_is_asked_for_while_nothing_has_ended(tmp_path, monkeypatch):
     world.fire("p", range(4, 9))
     for _ in range(2):
         world.kept()
-    assert world.read == asked + 2  # the end of the epoch was not published yet
+    assert world.read == asked + 2  # the end of the epoch is not published yet
     world.closed["p"] = [8, 8]
     for _ in range(2):
         world.kept()

@@ -1,4 +1,4 @@
-"""A stop beside standbys: the group is left first, and all is served until others have it."""
+"""A stop beside standbys: leave the group first, and serve everything until others take over."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_all_go_on_until_each_was_taken_over(monkeypatch: pytest.MonkeyPatch) ->
     seen: list[str] = []
     one, two = Served(seen, 3), Served(seen, 5)
     run(Group(seen), {"one": one, "two": two})
-    assert seen == ["leave", "leave", "group"]  # none can be fenced before it knows that it leaves
+    assert seen == ["leave", "leave", "group"]  # all know that they leave before any can be fenced
     assert one.looks < 0 and two.looks == -1
 
 
@@ -83,7 +83,7 @@ def test_what_nobody_takes_over_is_stopped_all_the_same(monkeypatch: pytest.Monk
 
 
 def test_nobody_is_waited_for_where_all_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a machine stops: its workers get their signals at once."""
+    """For example, a machine stops, and all its workers get their signals at once."""
     monkeypatch.setattr(leaving, "LOOK_SECONDS", 0.0001)
     seen: list[str] = []
     answers = [True, True, False]
@@ -94,7 +94,7 @@ def test_nobody_is_waited_for_where_all_leave(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("others", [False, OutageError("no broker answers")])
 def test_a_worker_stays_in_a_group_without_others(others: bool | Exception) -> None:
-    """Alone it comes back to its own tables, as it always did."""
+    """If it is alone, it comes back to its own tables."""
     seen: list[str] = []
     run(Group(seen), {"one": Served(seen, 1)}, others)
     assert seen == []
@@ -118,7 +118,7 @@ def test_a_group_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.Monke
     ("claimed", "others", "warmed"),
     [
         ([("in", 1)], True, [({TP("in", 1)}, WARM_SECONDS)]),
-        ([("in", 1)], False, []),  # nobody serves meanwhile
+        ([("in", 1)], False, []),  # no other worker serves it meanwhile
         ([("in", 1)], OutageError("no broker answers"), []),
         ([], True, []),
     ],

@@ -1,4 +1,4 @@
-"""Every worker reads the whole clock log, and must hold the key that it names."""
+"""Every worker reads the whole clock log, and must have the key that the log names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Topic:
 
 
 class _Ends:
-    """A client that says where logs begin."""
+    """A client that knows where logs begin."""
 
     def __init__(self, begins: dict[str, int]) -> None:
         self._begins = begins
@@ -45,7 +45,7 @@ SELECTED = TopicPartition(NAMES.selected("p"), 0)
 
 
 def following(windows: list[int]) -> LogFollower:
-    """A follower that has read a selected topic with a record of each of these windows."""
+    """A follower that has read a selected topic with a record for each of these windows."""
     clock, feedback = ClockLog({"p": 4}), {"p": Feedback(1)}
     run = LogFollower(
         Kafka(), NAMES, clock, feedback, {}, Hearers(lambda: None, lambda error: None)
@@ -79,7 +79,7 @@ def test_what_was_trimmed_while_a_worker_was_away_is_passed_but_never_in_the_clo
 
 
 def topics_of(broker: Broker, names: Names) -> tuple[str, str]:
-    """A clock topic and a selected one."""
+    """Create a clock topic and a selected topic."""
     made = names.clock, names.selected("p")
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in client.create_topics([NewTopic(topic, 1, 1) for topic in made]).values():
@@ -95,7 +95,7 @@ def put(broker: Broker, topic: str, values: list[bytes]) -> None:
 
 
 def cut(broker: Broker, topic: str, below: int) -> None:
-    """Trim a log."""
+    """Trim a topic's partition."""
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     for future in client.delete_records([Place(topic, 0, below)]).values():
         future.result(120)
@@ -122,10 +122,10 @@ def test_on_the_broker_a_trimmed_selected_topic_is_passed_and_a_trimmed_clock_lo
             await asyncio.sleep(0.05)
 
     async def away() -> None:
-        await run.open()  # as far as there are records
+        await run.open()  # up to the last record
         assert run._positions[tp] == 5
         await run.close()
-        run._positions[tp] = 1  # it slept from here on, while the topic was trimmed
+        run._positions[tp] = 1  # it was suspended here while the topic was trimmed
         cut(broker, selected, 4)
         run._task = run._tasks.start("following the clock", run._run())
         put(broker, selected, windows[5:])
@@ -142,7 +142,7 @@ def test_on_the_broker_a_trimmed_selected_topic_is_passed_and_a_trimmed_clock_lo
 
 
 class _Far(_Ends):
-    """A client that says where logs end."""
+    """A client that knows where logs end."""
 
     async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         return {tp: self._begins.get(tp.topic, 7) for tp in places}
@@ -180,7 +180,7 @@ def test_a_worker_with_another_key_stops_before_it_has_used_a_record():
 
 
 def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it(monkeypatch):
-    """It has come further on another worker, while this one stood still."""
+    """The shard has progressed on another worker while this one was suspended."""
     run, at = made("mine"), TopicPartition(NAMES.clock, 0)
     run._positions[at] = 0
 
@@ -206,7 +206,7 @@ def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it(monkeypatch):
 def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record(
     broker: Broker, unique: Callable[[str], str]
 ) -> None:
-    """A shard that opened would apply what is in memory, of a history that is gone."""
+    """A shard that opened would apply records in memory from a history that is gone."""
     names = Names(unique("grown"), "5eed5eed50")
     clock, selected = topics_of(broker, names)
     put(broker, selected, [encode(Selected(window, 1, 0, [], [], True)) for window in range(6)])
@@ -218,7 +218,7 @@ def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_it
     marker = {TP(clock, 0): 2, TP(selected, 0): 1}
 
     async def read() -> None:
-        await run.check({})  # before anything was read
+        await run.check({})  # before it has read anything
         await run.open()
         await run.close()
         put(broker, clock, [encode(Beat(3, {"e": [5]}))])
@@ -234,7 +234,7 @@ def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_it
             assert f"{topic} lacks records" in str(failures.pop())
             run._read._known[tp] = true[tp]
         cut(broker, selected, 6)
-        await run.check(marker)  # what was trimmed shows nothing
+        await run.check(marker)  # trimmed records prove nothing
         with pytest.raises(RewoundError, match="ends before what this worker has read"):
             await run.check({TP(clock, 0): 9})
 

@@ -1,4 +1,4 @@
-"""Metrics: budget figures from the ledger alone, operator figures that add up."""
+"""Metrics: budget figures from the ledger alone, and operator figures that add up."""
 
 from __future__ import annotations
 

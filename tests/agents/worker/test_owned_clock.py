@@ -1,4 +1,4 @@
-"""The clock on the worker that owns it: opened once, watched from its opening on, told of."""
+"""The clock on its owner: opened once, watched from its opening on, and reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...support import NAMES, ORIGIN, deployment, trigger
 
 
 class Beating:
-    """A clock that needs no broker, and notes what is done to it."""
+    """A clock without a broker that notes the calls to it."""
 
     def __init__(self, seen: list[tuple[str, bool, bool]]) -> None:
         self.progress = Progress("the clock")
@@ -72,7 +72,7 @@ def test_the_clock_is_opened_once_and_can_be_owned_again(monkeypatch):
             assert (clock.owned, clock.opening, len(clock.progress)) == (True, False, 1)
             await clock.close()
             assert (clock.owned, clock.opening, clock.progress) == (False, False, [])
-        await clock.close()  # where it is not owned, nothing is closed
+        await clock.close()  # a clock that is not owned is not closed
         once = [("open", True, True), ("run", True, False), ("close", True, True)]
         assert seen == once * 2 and failures == []
 
@@ -112,7 +112,7 @@ def test_a_clock_that_leaves_beats_until_it_is_fenced_and_stops_no_worker(monkey
     async def run() -> None:
         failures, fenced = list[BaseException](), asyncio.Event()
         clock = owned(Tasks(failures.append))
-        assert clock.left  # where it is not owned
+        assert clock.left  # it is not owned
         clock.leave()
 
         class Leaving(Beating):

@@ -1,4 +1,4 @@
-"""Memory that is free goes back to the system, and what is in use stays as it is."""
+"""Free memory goes back to the system, and memory in use stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shards share keeps to the limits of the configuration."""
+"""What shards share stays within the limits of the configuration."""
 
 from __future__ import annotations
 

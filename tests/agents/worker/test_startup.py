@@ -1,4 +1,4 @@
-"""Starting: one worker for each folder, whatever it does next."""
+"""Starting: one worker for each folder, whatever happens to it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ with lock_folder(Path(sys.argv[1])):
 
 
 def test_the_modules_of_a_worker_load_no_library_that_only_some_settings_need():
-    """Each of them would add tenths of a second of CPU to every start."""
+    """Each of them would add tenths of a second of CPU time to every start."""
     loaded = "import sys, hushstream.cli.worker; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
@@ -60,7 +60,7 @@ def test_a_folder_is_one_workers_until_its_process_ends(tmp_path: Path):
 
 
 class Cluster:
-    """One that answers, to no good: partitions have no leader."""
+    """A cluster that answers, but whose partitions have no leader."""
 
     def __init__(self, *_: object) -> None:
         """Connect to nothing."""
@@ -69,7 +69,7 @@ class Cluster:
         """Answer at once."""
 
     def brokers(self) -> int:
-        """Count those that one could be cut off from."""
+        """The number of brokers that one could be cut off from."""
         return 1
 
 
@@ -78,7 +78,7 @@ LEADERLESS = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
 
 @pytest.fixture
 def hours(monkeypatch):
-    """A clock for which a sleep of a second is one of ten."""
+    """A clock on which a sleep of one second takes ten."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -115,7 +115,7 @@ def test_a_start_waits_as_long_as_any_outage_says_so_once_a_minute_and_ends(
 
 
 def test_an_outage_while_tables_of_topics_are_read_is_waited_for(hours, monkeypatch):
-    """The configuration is read anew: it may have changed by the time the cluster is back."""
+    """The configuration is read again: it may have changed when the cluster is back."""
     monkeypatch.setattr(admission, "admit", lambda config, *_: config.kafka.bootstrap)
     path = Path(__file__).parents[3] / "topics" / "config" / "template.toml"
     answers = [OutageError("t-0 could not be read"), LEADERLESS]

@@ -35,7 +35,7 @@ async def raises(*_: Any) -> None:
 
 
 async def cancels(*_: Any) -> None:
-    """As aiokafka does when it is closed after an outage: nobody cancelled the task."""
+    """aiokafka does this when it is closed after an outage, although the task was not cancelled."""
     raise asyncio.CancelledError
 
 
@@ -46,7 +46,7 @@ ENDS = pytest.mark.parametrize(
 
 
 async def nothing(*_: Any, **__: Any) -> None:
-    """Stands for what needs a broker."""
+    """Stands for a call that needs a broker."""
 
 
 async def endless(*_: Any) -> None:
@@ -99,7 +99,7 @@ def test_the_end_of_a_shard_stops_the_worker(monkeypatch, tmp_path, body, why):
 
 
 def worker() -> Any:
-    """A worker without a broker: what starts, watches and stops its tasks."""
+    """A worker without a broker: it starts, watches and stops its tasks."""
     made = Worker.__new__(Worker)
     made.error, made.stopped, made.shards = None, asyncio.Event(), {}
     made._restoring = set()
@@ -157,8 +157,8 @@ def test_an_assignment_that_fails_stops_the_worker_and_never_reaches_faust():
         held = asyncio.create_task(made._on_assigned())
         await settle()
         assert made.stopped.is_set() and made.error is error and not made._opening.locked()
-        assert not held.done()  # Faust would crash on it, before it is stopped
-        held.cancel()  # as it is when the application stops
+        assert not held.done()  # Faust would crash on the error before it is stopped
+        held.cancel()  # as when the application stops
         await asyncio.wait([held])
         assert held.cancelled()
 
@@ -176,7 +176,7 @@ def test_only_what_is_opened_or_a_broker_that_is_away_excuses_a_consumer_that_st
         made.app.progress.rest()
         made._restoring.clear()
         follower.outage(False)
-    made._clock._owner = clock(returns)  # it opens until it beats
+    made._clock._owner = clock(returns)  # it counts as opening until it beats
     assert made._look() is None and not made.app.progress.resting
 
 
@@ -248,7 +248,7 @@ def test_a_cancellation_that_reaches_the_worker_is_told():
 
 
 def test_a_worker_that_the_group_took_for_dead_opens_what_it_kept_again():
-    """Another worker may have owned its shards meanwhile, and have trimmed what they want next."""
+    """Another worker may have owned its shards meanwhile and trimmed what they want next."""
 
     async def run() -> None:
         made, closed, opened = worker(), [], []
@@ -268,7 +268,7 @@ def test_a_worker_that_the_group_took_for_dead_opens_what_it_kept_again():
         made._namesake = SimpleNamespace(changed=lambda: None)
         made._topology = SimpleNamespace(find=lambda topic, partition: topic)
         await made._match({place})
-        await made._match({place})  # a rebalance that we took part in
+        await made._match({place})  # a rebalance in which this worker took part
         assert (opened, closed) == ([place], [])
         made.app.consumer.member_id = "b"
         await made._match({place})
@@ -308,7 +308,7 @@ def test_shards_that_stay_are_served_before_others_are_open():
 
 
 def test_shards_that_are_being_opened_leave_too():
-    """Else one that waits for brokers takes its partition back from who has taken over."""
+    """Otherwise a shard that waits for brokers would take its partition back from the new owner."""
 
     async def run() -> None:
         made, left, go = worker(), list[TP](), asyncio.Event()
@@ -323,10 +323,10 @@ def test_shards_that_are_being_opened_leave_too():
         await settle()
         assert [*made._served()] == [one, made._clock.tp] and left == []
         opening.append(asyncio.create_task(made._open_shard(two)))
-        await asyncio.sleep(0)  # its place is asked for
+        await asyncio.sleep(0)  # it is about to learn its place
         made._leaving = True
         await settle()
-        assert left == [two]  # nobody had to tell it
+        assert left == [two]  # it learned this by itself
         go.set()
         await asyncio.gather(*opening)
         await made._open_shard(TP("in", 2))
@@ -337,7 +337,7 @@ def test_shards_that_are_being_opened_leave_too():
 
 @pytest.mark.parametrize("copies", [True, False])
 def test_a_worker_beside_standbys_leaves_its_group_before_it_stops(copies: bool):
-    """Else a named one stays in it, and its shards wait for its return."""
+    """Otherwise a named worker stays in the group, and its shards wait for its return."""
 
     async def run() -> list[str]:
         made, seen = worker(), list[str]()

@@ -40,7 +40,7 @@ from ...tree import paths
 
 
 def test_the_folders_of_the_cache_hold_the_code_of_every_loop(tmp_path):
-    """What is not in them would stay after a start that broke off, and end the next one too."""
+    """A loop outside them would survive an interrupted start and end the next one as well."""
     _, folders = startup.cache_folders(tmp_path)
     loops = [path for path in paths() if "@compiled" in path.read_text("utf-8")]
     assert len(loops) > 8
@@ -172,7 +172,7 @@ print(len(found.unit), found.time[3], sorted(set(found.unit)))
 
 @pytest.mark.thorough
 def test_a_start_with_a_damaged_cache_compiles_anew_and_goes_on(tmp_path: Path):
-    """A bit of each file is flipped: numba alone would run it, and end the process by a signal."""
+    """A bit of each file is flipped; numba alone would run the code and die by a signal."""
     environ = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
 
     def start() -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""A loss in the ledger: sealed, in its format, for every reader of the topic, and never twice."""
+"""A loss in the ledger: sealed, in a fixed format, readable for every reader, written once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = bytes(32)
 
 
 class Written:
-    """A cluster that holds what was written, without a broker."""
+    """A cluster in memory that holds what was written."""
 
     def __init__(self, monkeypatch: Any, version: int = FORMAT) -> None:
         self.topics: dict[str, list[bytes]] = {NAMES.begins: [b'{"offsets":[0]}']}
@@ -118,7 +118,7 @@ def test_epochs_reach_from_the_oldest_open_window_to_the_newest_that_may_have_re
     epoch, newest = p.windows.epoch, p.windows.window(now + p.max_future_skew)
     line = Timeline(p.traits.horizon, first=0, floor=4)
     assert _span(p, line, [], now) == (epoch(4), epoch(newest))
-    assert _span(p, line, [2, 3], now) == (epoch(2), epoch(newest))  # fired, and not released
+    assert _span(p, line, [2, 3], now) == (epoch(2), epoch(newest))  # fired, but not released
     (asked,) = with_pipeline(external=True).inputs[0].pipelines
     line.done = {6: 1}
     assert _span(asked, line, [], now) == (epoch(4), epoch(6))  # its windows follow no clock

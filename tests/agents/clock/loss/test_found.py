@@ -1,4 +1,4 @@
-"""Lost records are found by where a raw partition begins and where its shard stands."""
+"""Lost records are found from the start of a raw partition and the position of its shard."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_partition_that_begins_above_its_shards_place_has_lost_what_lies_betwe
     losses, asked = found(monkeypatch, [0, 8, 9, 7], [at(5), at(8), at(8), None])
     topic = SOURCE.topic
     assert losses == [Loss(topic, 2, 8, 9, 3), Loss(topic, 3, 0, 7, 0)]
-    assert asked == [1, 2, 3]  # a partition of which nothing was deleted is not looked at
+    assert asked == [1, 2, 3]  # a partition that lost nothing is not asked about
 
 
 def test_what_was_deleted_before_the_deployment_began_or_was_accepted_is_no_loss(monkeypatch):

@@ -1,4 +1,4 @@
-"""Rights and topics as an administrator's tools read them: nothing is lost or added."""
+"""Rights and topics in the form that an administrator's tools read; nothing is lost or added."""
 
 from __future__ import annotations
 

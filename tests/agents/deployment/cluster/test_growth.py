@@ -1,4 +1,4 @@
-"""Growth in memory: which records of added partitions count, once, and which growth is refused."""
+"""Growth in memory: which records of added partitions count, and which growth is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def wide(one: Trigger) -> Trigger:
 
 
 def run(since: tuple[int, ...], *records: ClockRecord) -> Any:
-    """Two partitions; the same users on both, one after the other, and users of their own."""
+    """Two partitions with the same users, one after the other, and with users of their own."""
     again = [event(len(USERS) + n, f"old{n}", "again", ORIGIN) for n in USERS for _ in range(4)]
     again = [replace_offset(one, len(USERS) + n) for n, one in enumerate(again)]
     logs = [list(group("old", "old")), [*group("new", "new"), *again]]
@@ -56,7 +56,7 @@ def test_added_partitions_count_from_the_trigger_after_the_growth_and_units_keep
     before, after = counts(found, 1), counts(found, 2)
     assert set(before) == {"old"} and before["old"] > 100
     assert abs(after["new"] - len(USERS)) < 60
-    assert "again" not in after  # units that have spent their bound through the other partition
+    assert "again" not in after  # these units have spent their bound through the other partition
 
 
 def test_a_barrier_of_an_added_partition_that_is_missing_is_missed():

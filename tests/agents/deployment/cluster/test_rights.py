@@ -1,7 +1,7 @@
-"""Rights of each role: what a role must never have, whatever else changes.
+"""Rights of each role: what a role must never have, even if its other rights change.
 
-That they are enough, and that nothing else is allowed, is shown on a broker by
-`tests/integration/test_rights.py`.
+`tests/integration/test_rights.py` shows on a broker that each role's rights suffice and that
+nothing else is allowed.
 """
 
 from __future__ import annotations

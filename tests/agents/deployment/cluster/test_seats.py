@@ -1,4 +1,4 @@
-"""Seats: no two pipelines meet in a partition, and none ever moves."""
+"""Seats: no two pipelines share a partition, and no seat ever moves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shared(*names: str, **more: Any) -> Deployment:
 
 
 def places(names: Names, *pipelines: str) -> list[tuple[str, int]]:
-    """Partitions of units, cells and tables of pipelines, on the cluster."""
+    """Cluster partitions of units, cells and tables for these pipelines."""
     found = []
     for p in pipelines:
         for topic, number in ((names.units(p), 2), (names.cells(p), 3), (names.selected(p), 1)):

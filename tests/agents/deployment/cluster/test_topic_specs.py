@@ -1,4 +1,4 @@
-"""Topics that a deployment needs: each says what it is for, and their number is told beforehand."""
+"""Topics that a deployment needs: each states its purpose, and their number is known before."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_further_pipelines_of_an_input_add_what_anyone_may_read_and_seats(tmp_pa
     assert names == {f"hush.p{n}.{kind}.v1" for n in range(1, 5) for kind in ("releases", "latest")}
     sizes = {spec.name: spec.partitions for spec in many}
     apart = sum(spec.partitions for spec in specs(tmp_path, 5))
-    assert sum(sizes.values()) == apart - 4  # the dead letters of an input are one log
+    assert sum(sizes.values()) == apart - 4  # the dead letters of an input go to one log
     hidden = [spec for spec in many if spec.internal]
-    assert not any(spec.pipeline for spec in hidden)  # nothing is shared with what anyone reads
+    assert not any(spec.pipeline for spec in hidden)  # no topic that others may read is shared
     assert {spec.name for spec in hidden} & names == set()

@@ -1,4 +1,4 @@
-"""Attributes, compiled: the topic that states them, and keys without them."""
+"""Compiled attributes: the topic that states them, and keys without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Caps as configured: what they allow, who shares one, and what is refused."""
+"""Configured caps: what they allow, which pipelines share one, and what is refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_unit_may_spend_what_its_budget_holds_and_no_more() -> None:
     assert p.lifetime is not None and p.mechanism.spending is not None
     assert (p.lifetime.cap.epochs, p.lifetime.cap.opening, p.lifetime.members) == (365, 0, ("a",))
     spent = Fraction(p.lifetime.cap.most, 1200)
-    assert 19 < spent <= p.lifetime.part <= 20  # half of δ is for keys: 2e-8 / 1e-9 of them
+    assert 19 < spent <= p.lifetime.part <= 20  # keys take half of δ: 2e-8 / 1e-9 of them
     paid = total([Cost(*(spent * one for one in p.mechanism.spending.whole))], Fraction(1, 10**8))
     assert paid[0] <= 8
     (forever,) = made(cap())

@@ -1,4 +1,4 @@
-"""Generations: who follows whom, from the configuration and from the ledger."""
+"""Generations: which pipeline follows which, from configuration and ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_ledger_knows_generations_that_left_the_file() -> None:
     assert followed(bodies) == {"b": "a", "p": "b"}
     assert generations(bodies) == [("a", "b", "p")]
     (p,) = with_lineage(deployment(), bodies).pipelines
-    assert p.lineage == ()  # it follows nobody by its own configuration
+    assert p.lineage == ()  # in its own configuration, it follows no pipeline
 
 
 def test_topics_that_are_shared_are_made_once() -> None:

@@ -1,4 +1,4 @@
-"""Tables of topics that a deployment needs: which, where they are kept, and who may read them."""
+"""Tables of topics that a deployment needs: which, where it keeps them, and who may read them."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def test_the_administrator_reads_reference_data_and_everybody_else_what_was_kept
     }
     assert [role for role in topics if "shop-products" in topics[role]] == ["administrator"]
     assert [role for role in topics if NAMES.tables in topics[role]] == ["reader"]
-    assert f"{NAMES.base}." in topics["worker"]  # the prefix of all internal ones
+    assert f"{NAMES.base}." in topics["worker"]  # the prefix of all internal topics
     made = rights("reader", NONE, NAMES)
     assert NAMES.tables not in {right.name for right in made}

@@ -1,4 +1,4 @@
-"""Surveys whose devices may send more than an epoch pays for are refused."""
+"""A survey is refused if its devices may send more reports than an epoch pays for."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ SECOND = 1_000_000
 def test_the_refusal_is_exact(
     period: int, length: int, per_epoch: int, origin: int, reports: int
 ) -> None:
-    """Against the periods that each epoch of a long time reaches into, second by second."""
+    """Compare with all periods that overlap each epoch of a long time, second by second."""
     survey = Survey(Fraction(1), Fraction(1), "s", reports, period=period)
     schedule = Schedule(origin * SECOND, length * SECOND, per_epoch, every=length * SECOND)
     reached: dict[int, set[int]] = {}

@@ -1,4 +1,4 @@
-"""Compiled views: how noises depend, what holds a view, and who may read what."""
+"""Compiled views: how noises depend on each other, what pins a view, and who may read what."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_noise_of_the_count_is_in_sums_around_the_middle_of_their_interval()
     fare, long, tip = leads["sum_fare"], leads["long"], leads["sum_tip"]
     assert fare is not None and abs(fare.times - 30) < Fraction(1, 10)
     assert leads["count"] == ("count", 1) and fare.base == "count"
-    # Of some records: noise of their own.
+    # A sum over some records has its own noise.
     assert long is not None and long.times == 1 and long.base.startswith("sum:where ")
     assert tip is not None and tip.times == 0
     assert leads["mean_fare"] is None
@@ -60,12 +60,12 @@ def test_a_sum_beside_a_variance_of_the_same_records_is_led_by_their_count() -> 
     leads = view(TEXT.replace("aggregate = [", f"aggregate = [{spread}")).leads
     long, tip = leads["long"], leads["sum_tip"]
     assert long is not None and tip is not None
-    assert tip.base == long.base and tip.times == 2  # the middle, in whole steps
+    assert tip.base == long.base and tip.times == 2  # times the middle, in whole steps
     assert leads["spread"] is None
 
 
 def test_a_sum_around_one_is_not_the_count_and_its_quotient_has_another_digest() -> None:
-    """It was taken for the count once: a view that divided by it then needs another name."""
+    """An earlier version took it for the count; views that divide by it need another name."""
     head, tail = TEXT.split("aggregate = [")[0], TEXT.split("]\n[[view]]")[1]
     count = '{ kind = "count" }'
     around = '{ kind = "sum", field = "fare", low = 0, high = 2 }'

@@ -1,4 +1,4 @@
-"""The schema of a sink: it has every field of a row that a table can hold, and follows the key."""
+"""The schema of a sink follows the key, and has every field of a row that a table can hold."""
 
 from __future__ import annotations
 

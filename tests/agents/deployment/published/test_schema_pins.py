@@ -1,4 +1,4 @@
-"""What the ledger pins of schemas is what a worker writes by, or the worker does not start."""
+"""A worker starts only if it writes by the schemas that the ledger pins."""
 
 from __future__ import annotations
 

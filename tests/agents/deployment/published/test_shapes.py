@@ -1,4 +1,4 @@
-"""Shapes follow from the configuration: names of keys and values, types of public keys."""
+"""Shapes follow from the configuration: names of keys and values, and types of public keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements of manifests: true of the mechanism, and a function of nothing else.
+"""Statements of manifests: true of the mechanism, and functions of nothing else.
 
 Covers: cli/releases.py
 """
@@ -39,7 +39,7 @@ def manifest(p: Any = P, **other: Any) -> dict[str, Any]:
 
 
 class Recording(KeyedNoise):
-    """Noise that remembers which distributions were asked for."""
+    """Noise that remembers the distributions that were asked for."""
 
     def __init__(self) -> None:
         given = {"charge": b"c" * 32, "mechanism": "m", "config": b"f"}
@@ -72,10 +72,10 @@ def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_
         assert noise.asked == {said}
     found = bounds(replace(P, mechanism=case.mechanism))
     assert found["budget"] >= 1 and f" {found['budget']:g}" in found["in_words"]
-    # One unit that sends more than its budget in one key is cut to what the statement says.
+    # One unit that sends more than its budget with one key is cut to the stated bound.
     if found["kind"] == "records" and said != LOCAL:
         left = case.mechanism.traits.units(1).left[0]
-        if "most_in_total" in found:  # both remainders in one number
+        if "most_in_total" in found:  # a single number has both remainders
             assert f"at most {found['most_in_total']}" in found["in_words"]
             assert left // (found["budget"] + 1) <= found["most_in_total"]
             left %= found["budget"] + 1
@@ -84,14 +84,14 @@ def test_the_distribution_is_the_one_that_is_drawn_and_bounds_are_the_mechanism_
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_what_is_charged_pins_the_factorisation_of_gaussian_noise(case):
-    """It is computed in floating point: a machine that rounds it otherwise must be refused.
+    """Floating point computes it, so a machine that rounds differently must be refused.
 
-    A survey pins the rules by which reports count.
+    A survey pins the rules by which its reports count.
     """
     pinned = pinned_hash("configuration", case.mechanism)
     assert (pinned != pinned_hash("configuration", SimpleNamespace(digests=tuple))) == (
         case.mechanism.guarantee.distribution in ("discrete_gaussian", "local_randomizer")
-        or case.name.startswith("privhp")  # the layout of its rows is pinned, too
+        or case.name.startswith("privhp")  # its layout of rows is pinned as well
     )
 
 
@@ -117,8 +117,8 @@ def test_bounds_of_histograms_hold_as_they_are_stated(mechanism, found):
         assert "cost at most 4, " in stated["in_words"]
     if "per_key" in mechanism:
         assert "at most 3 of them with one key" in stated["in_words"]
-    # One unit sends ten records of one key: as many as stated are accepted. (Rounds also send
-    # a row per distinct unit, which is none of its records.)
+    # One unit sends ten records of one key; as many as stated are accepted. (Rounds also send a row
+    # for each distinct unit, which is no record of the unit.)
     log = [event(i, "one", "page") for i in range(10)]
     run_ = engine(deployment(mechanism=mechanism), [log], [start(p), trigger(p, 1, [10])])
     extra = 1 if "rounds" in mechanism else 0
@@ -157,13 +157,13 @@ def test_what_was_spent_follows_from_the_clock_and_the_limit_of_its_time():
     assert (privacy["pipeline_epsilon_total"], privacy["pipeline_epsilon_limit"]) == (24.0, 80.0)
     assert (privacy["pipeline_delta_total"], privacy["pipeline_delta_limit"]) == (3e-4, 0.01)
     assert privacy["mu"] == pytest.approx(privacy["mu2"] ** 0.5, rel=1e-5)
-    # Clock records of before this field say nothing about it.
+    # Clock records from before this field do not have it.
     old = manifest(limited, epochs=0)["privacy"]
     assert old["pipeline_epsilon_total"] is old["pipeline_epochs"] is None
 
 
 def test_a_limit_that_is_raised_changes_no_byte_of_what_was_released_before():
-    """Shards may publish, and replays recompute, under a later configuration."""
+    """A shard may publish, and a replay may recompute, under a later configuration."""
     limited = replace(P, limit_epsilon=Fraction(80), limit_delta=Fraction(1, 100))
     then = trigger(limited, 2, [0])
     for raised in (replace(limited, limit_epsilon=Fraction(800)), P):
@@ -189,7 +189,7 @@ def test_readers_see_what_was_spent():
 
 
 def test_manifests_depend_on_released_rows_alone():
-    """The same clock over different data, none at all included: only the number of rows differs."""
+    """The same clock over different data, or over none: only the number of rows differs."""
     found = []
     rng = np.random.default_rng(0)
     for size in (0, 1, 300):
@@ -209,14 +209,14 @@ SIGNED = 'sign = "gone"\npublic_keys = ["a", "b"]\n'
 
 
 def test_deletions_cost_like_records_and_are_not_matched_with_any():
-    """As the page of the mechanism says; budget 4 pays for two records of a unit in one key."""
+    """As the mechanism's page says. A budget of 4 pays for two records of a unit with one key."""
     made = deployment(more=SIGNED)
     p = made.pipelines[0]
     sent = [
-        *[(f"u{n}", "a", True) for n in range(500)],  # nothing was ever there
+        *[(f"u{n}", "a", True) for n in range(500)],  # nothing was inserted before
         *[(f"v{n}", "b", False) for n in range(500)],
-        *[(f"v{n}", "b", True) for n in range(500)],  # taken back
-        *[(f"v{n}", "b", True) for n in range(500)],  # again: no longer paid for
+        *[(f"v{n}", "b", True) for n in range(500)],  # the insertion is taken back
+        *[(f"v{n}", "b", True) for n in range(500)],  # these are no longer paid for
     ]
     log = [event(n, user, page, gone=gone) for n, (user, page, gone) in enumerate(sent)]
     run_ = engine(made, [log], [start(p), trigger(p, 1, [len(log)])])
@@ -234,7 +234,7 @@ def test_the_price_of_a_deletion_is_that_of_a_record():
         batch = Batch(Keys.of([b'["a"]']), none, none, np.zeros((3, 0), np.int64),
                       np.array(sign, np.int8), np.zeros(1, np.int32))  # fmt: skip
         after, part = mechanism.absorb(mechanism.traits.units(1), batch)
-        # Two records cost 4 = 2 * 2: all there is, whatever their signs.
+        # Two records cost 4 = 2 * 2, the whole budget, for any signs.
         assert after.left.tolist() == [0] and after.used.tolist() == [[2]]
         assert part.sums.tolist() == [[sum(sign[:2])]]
 

@@ -1,4 +1,4 @@
-"""Rights on a group: how an answer is read, and what happens where none comes."""
+"""Rights on a group: how an answer is read, and what happens without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that a killed `hush topics` leaves are found and deleted, and never any others."""
+"""Topics that a killed `hush topics` leaves behind are found and deleted, and no others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["made"]
 
 
 class Interrupted(Cluster):
-    """Calls ``then`` once, right after the internal topics were made."""
+    """Calls ``then`` once, right after it has created the internal topics."""
 
     then: Callable[[], None] | None = None
 
@@ -37,7 +37,7 @@ class Interrupted(Cluster):
 
 
 class Committing(Cluster):
-    """Calls ``then`` when everything was sent and nothing is committed."""
+    """Calls ``then`` before a commit, when everything has been sent."""
 
     then: Callable[[], object]
 
@@ -58,7 +58,7 @@ def killed() -> None:
 
 
 def leave(run: Deployed) -> set[str]:
-    """Have a `hush topics` end after it made its topics; returns their names."""
+    """Kill a `hush topics` after it has created its topics; return their names."""
     before = run.cluster.topics().keys()
     cluster = Interrupted(run.config().kafka)
     cluster.then = killed
@@ -80,7 +80,7 @@ def hush_topics(run: Deployed, *words: str) -> str:
 
 @pytest.mark.thorough
 def test_the_runbook_finds_and_deletes_what_killed_runs_left(broker, unique, tmp_path):
-    """Drills `docs/operations.md`, orphan topics; one run died with its transaction open."""
+    """A drill of `docs/operations.md`, orphan topics; one run died with an open transaction."""
     run = unbegun(broker, unique, tmp_path)
     first, second = leave(run), leave(run)
     assert len(first) == len(second) > 5 and not first & second
@@ -115,7 +115,7 @@ def test_before_there_is_a_ledger_they_can_be_deleted_as_well(broker, unique, tm
 
 
 def test_topics_of_others_and_those_that_hold_records_are_kept(made, broker, unique, tmp_path):
-    """Those of a lost ledger are the only trace that the deployment had begun."""
+    """Topics of a lost ledger are the only trace that the deployment had begun."""
     other = unbegun(broker, lambda name: f"{made.name}x", tmp_path / "other")
     theirs = leave(other)
     names, mine = made.names, internal(made)
@@ -143,7 +143,7 @@ def test_a_run_that_begins_later_keeps_its_topics(broker, unique, tmp_path):
     specs = internal_topics(run.deployment, fresh)
 
     def meanwhile() -> str:
-        """The ledger is read, while somebody makes topics and has committed nothing."""
+        """Read the ledger while another run has created topics but committed nothing."""
         run.cluster.create(specs, 1)
         return ""
 

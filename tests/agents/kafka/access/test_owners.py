@@ -1,4 +1,4 @@
-"""Whoever writes a release topic owns it; a second deployment sees that before it has written."""
+"""A deployment owns the release topics that it writes; a second one sees this before it writes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def test_two_deployments_cannot_share_a_release_topic(made, other):
     with pytest.raises(EngineError, match=f"is written by deployment '{made.name}'"):
         other.begin()
     own = [topic for topic in other.cluster.topics() if topic.startswith(f"{other.name}.")]
-    assert own == []  # nothing was made
+    assert own == []  # nothing was created
     prepare(made.config())
-    made.begin()  # safe to repeat
+    made.begin()  # a repetition is safe
 
 
 @pytest.mark.parametrize("shared", ["dead letters", "late records"])
@@ -61,7 +61,7 @@ def test_the_first_claim_counts_and_nonsense_claims_nothing(made):
     made.recreate(topic, 1)
     with pytest.raises(EngineError, match="without `hush topics`"):
         prepare(made.config())
-    made.begin()  # claims the new one
+    made.begin()  # claims the new topic
     prepare(made.config())
 
 
@@ -99,7 +99,7 @@ def test_a_topic_that_holds_what_others_wrote_is_refused_before_anything_is_made
 
 
 def test_a_topic_of_our_own_releases_is_claimed_again(made):
-    """As after the loss of `hush.owners.v1`, or where the topic came back from a backup."""
+    """As after the loss of `hush.owners.v1`, or for a topic restored from a backup."""
     p = made.deployment.pipelines[0]
     made.recreate(p.release_topic, 1)
     producer = made.producer()

@@ -1,4 +1,4 @@
-"""Refusals of a cluster in words: which right, on what, for whom."""
+"""Messages for refusals of a cluster: which right is missing, on what, for whom."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_only_what_the_broker_denies_is_lacking() -> None:
     both = [("READ", "topic", "t"), ("WRITE", "topic", "t")]
     assert lacking("t", told(["READ", "DESCRIBE"]), wanted) == both[1:]
     assert lacking("t", told([]), wanted) == both
-    assert lacking("t", told(None), wanted) == []  # a broker that does not tell
+    assert lacking("t", told(None), wanted) == []  # a broker that does not tell rights
     assert lacking("t", told([], KafkaError.TOPIC_AUTHORIZATION_FAILED), wanted) == both
     assert lacking("t", told([], KafkaError.UNKNOWN_TOPIC_OR_PART), wanted) == []
 
@@ -170,4 +170,4 @@ def test_another_protocol_is_told(text: str) -> None:
     error = KafkaError(KafkaError._TRANSPORT, text)
     assert "kafka.security_protocol says (SASL_SSL)" in mistaken(SCRAM, [error])
     assert mistaken(SCRAM, [KafkaError(KafkaError._TRANSPORT, "Connection refused")]) == ""
-    assert locked_out(SCRAM, [error]) is None  # a broker that starts may close connections too
+    assert locked_out(SCRAM, [error]) is None  # so may a broker that is starting

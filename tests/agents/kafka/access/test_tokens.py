@@ -1,4 +1,4 @@
-"""Tokens for aiokafka's clients: one for all, renewed in time, and no secret in an error."""
+"""Tokens for aiokafka's clients: shared, renewed in time, and without secrets in errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_clients_of_one_connection_share_a_token(issuer: Issuer) -> None:
 
 
 def test_a_token_is_renewed_before_it_ends(issuer: Issuer) -> None:
-    issuer.lasts = 0.1  # so it is asked for again after the least time
+    issuer.lasts = 0.1  # so it is renewed after the least time
     tokens = Tokens(_kafka(issuer))
 
     first, end = asyncio.run(tokens.token()), time.monotonic() + 150
@@ -77,7 +77,7 @@ def test_without_a_token_the_broker_counts_as_away(
 ) -> None:
     issuer.answer = answer
     tokens = Tokens(_kafka(issuer))
-    for _ in range(2):  # the second one is told of the first one's failure
+    for _ in range(2):  # the second call sees the first one's failure
         with pytest.raises(KafkaConnectionError, match=told) as error:
             asyncio.run(tokens.token())
         assert SECRET not in str(error.value) and issuer.url in str(error.value)

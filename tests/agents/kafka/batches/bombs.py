@@ -1,4 +1,4 @@
-"""Record batches made by hand: small on the wire, and large once inflated."""
+"""Record batches made by hand: small on the wire and large after inflation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CODECS = {"gzip": 1, "lz4": 3, "zstd": 4}
 
 
 def record(offset: int, value: bytes) -> bytes:
-    """One record as it stands in a batch."""
+    """One record in the format of a batch."""
     body = bytearray(b"\0")
     for number in (0, offset, -1, len(value)):
         encode_varint(number, body.append)
@@ -28,7 +28,7 @@ def record(offset: int, value: bytes) -> bytes:
 
 
 def batch(values: Iterable[bytes], codec: str = "zstd", stamp: int = 0) -> bytes:
-    """A compressed batch, of which no more than one value is in memory."""
+    """A compressed batch, made with at most one value in memory."""
     sink = pa.BufferOutputStream()
     count = 0
     with pa.CompressedOutputStream(sink, codec) as stream:
@@ -45,7 +45,7 @@ def batch(values: Iterable[bytes], codec: str = "zstd", stamp: int = 0) -> bytes
 
 
 async def produce(bootstrap: str, topic: str, batches: Iterable[bytes]) -> None:
-    """Send batches as they are to partition 0 of a topic."""
+    """Send finished batches to partition 0 of a topic."""
     producer: Any = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=0)
     await producer.start()
     try:
@@ -60,7 +60,7 @@ async def produce(bootstrap: str, topic: str, batches: Iterable[bytes]) -> None:
 
 
 class Ready:
-    """A builder that has built: everything but the bytes is another's."""
+    """A finished builder: its bytes are given, and another builder does the rest."""
 
     def __init__(self, builder: DefaultRecordBatchBuilder, data: bytes) -> None:
         self._builder, self._data = builder, data

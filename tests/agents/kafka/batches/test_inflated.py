@@ -1,4 +1,4 @@
-"""Compressed batches: what fits is read as ever, what does not is one record that says so."""
+"""Compressed batches: those that fit are read; for one that does not, a record says so."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_batch_that_is_cut_or_broken_is_corrupt_and_says_so(codec):
 
 
 def test_a_block_that_states_another_length_reserves_nothing():
-    with pytest.raises(CorruptRecordException):  # it says four gigabytes
+    with pytest.raises(CorruptRecordException):  # the header claims four gigabytes
         list(pieces(2, memoryview(b"\xff\xff\xff\xff\x0f" + b"\0" * 9)))
 
 
@@ -101,7 +101,7 @@ def test_a_block_that_states_another_length_reserves_nothing():
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "gzip"])
 def test_a_bomb_takes_no_memory(codec):
-    """In a process that could not hold it; the stock parser fails in the same process."""
+    """The process could not hold the inflated batch; the stock parser fails in the same process."""
     program = f"""
 import resource
 from hushstream.agents.kafka.batches.tolerant import TolerantBatches
@@ -123,11 +123,11 @@ except BaseException as error:
     )
     first, *rest = done.stdout.splitlines() or [done.stderr]
     assert first.endswith(" 1099 huge_batch"), done.stderr
-    assert rest or done.returncode  # the stock one gave up, or was ended
+    assert rest or done.returncode  # the stock parser gave up or was killed
 
 
 def grown() -> int:
-    """Bytes of address space of this process."""
+    """Size of this process's address space in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * 4096
 

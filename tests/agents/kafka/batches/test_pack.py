@@ -1,4 +1,4 @@
-"""Batches written in one go: byte for byte those of the library's own builder.
+"""Batches written in one go: byte for byte those of the library's builder.
 
 Covers: agents/kafka/batches/record_columns.py
 """
@@ -33,7 +33,7 @@ def some(random: Random, number: int) -> Rows:
 
 
 def of_library(batch: Any, rows: RecordColumns, begun: int, _: int) -> int:
-    """Records one by one, as the library's own builder writes them."""
+    """Append the records one by one, with the library's builder."""
     return fill(batch, rows.contents, begun)
 
 
@@ -49,10 +49,10 @@ def batches(
 
 
 def finished(batch: Any, sequence: int) -> bytes:
-    """What the producer sends."""
+    """The bytes that the producer sends."""
     batch._set_producer_state(71, 5, sequence)
     data = bytes(batch._build())
-    assert batch.size() == len(data) and batch._build() == data  # a retry sends the same
+    assert batch.size() == len(data) and batch._build() == data  # a retry sends the same bytes
     return data
 
 

@@ -1,4 +1,4 @@
-"""Whole batches read into arrays: the records are those that the library reads.
+"""Whole batches read into arrays: the same records as the library reads.
 
 Covers: formats/events/raw.py, agents/kafka/batches/header.py
 """
@@ -49,7 +49,7 @@ def contents(random: Random, number: int) -> list[Content]:
 
 
 def plain(data: bytes) -> list[RawRecord]:
-    """What the library reads."""
+    """The records as the library reads them."""
     return [RawRecord(r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
             for r in DefaultRecordBatch(bytes(data))]  # fmt: skip
 
@@ -71,7 +71,7 @@ def test_the_brokers_time_counts_where_the_topic_says_so():
 
 
 def either(make: Callable[[], Any]) -> list[RawRecord] | None:
-    """Records, or None if they are refused."""
+    """Records, or None if the reader refuses them."""
     try:
         return [RawRecord(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in make()]
     except CorruptRecordException:
@@ -100,7 +100,7 @@ def iter_batches(data: bytes) -> Iterator[Any]:
 
 @pytest.mark.parametrize("attributes", [1, 0x7F, 0x80, 0xFF])
 def test_attributes_of_a_record_say_nothing_whatever_they_are(attributes):
-    """Brokers take any; aiokafka alone would take what is behind them for something else."""
+    """Brokers accept any attributes; only aiokafka would misread what follows them."""
     data = batch(contents(Random(3), 4))
     wanted = plain(bytes(data))
     place = 61
@@ -172,7 +172,7 @@ def test_batches_are_cut_and_joined_and_hold_nothing_else():
 
 def test_a_backlog_that_was_empty_goes_on_in_batches():
     random, held = Random(4), Backlog(Room(1 << 20))
-    assert joined(held.offered()[0]) == []  # a step that found nothing to do
+    assert joined(held.offered()[0]) == []  # a step that found no records
     held.release(0)
     for n in range(4):
         made = scan(memoryview(batch(contents(random, 50), 50 * n)))
@@ -182,7 +182,7 @@ def test_a_backlog_that_was_empty_goes_on_in_batches():
         records = joined(parts)
         assert isinstance(records, RawBatch) and end == 50 * n + 50
         assert list(records.offset) == list(range(50 * n - (n > 0), end))
-        held.release(end - (n < 3))  # a record is left, or none
+        held.release(end - (n < 3))  # leave one record, or none
         held.take(Interval(TP("t", 0), end, end, []))
     assert len(held.records) == 0
     held.take(Interval(TP("t", 0), 200, 250, made))

@@ -1,4 +1,4 @@
-"""Batches whose header names are no text: read like any other, and nothing else changes."""
+"""Batches with header names that are not UTF-8 are read as well; everything else is unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 
 class Name(str):
-    """A header name that is sent as given bytes."""
+    """A header name that is sent as the given bytes."""
 
     raw: bytes
 
@@ -84,7 +84,7 @@ def test_all_records_are_read_whatever_their_headers_are_called(records, codec):
 
 @given(RECORDS)
 def test_patience_gives_what_speed_would(records):
-    """Where every name is text, both ways of reading agree with aiokafka's own."""
+    """If all names are text, both readers agree with aiokafka's."""
     plain = [(*r[:3], [(n, v) for n, v in r[3] if text(n) is not None]) for r in records]
     data = build(plain)
     fast = seen(MemoryRecords(data))
@@ -100,7 +100,7 @@ def test_several_batches_a_cut_off_one_at_the_end_and_none():
     data = build(odd) + build([(7, None, b"w", [])]) + build(odd)[:-3]
     assert [v for *_, v, _ in seen(TolerantBatches(data))] == [b"v", b"v", b"w"]
     assert seen(TolerantBatches(b"")) == []
-    for part in (data, data[:20], b""):  # a fetcher compares: a batch larger than a fetch
+    for part in (data, data[:20], b""):  # a batch larger than a fetch: a fetcher compares
         ours, theirs = TolerantBatches(part), MemoryRecords(part)
         assert ours.size_in_bytes() == theirs.size_in_bytes() == len(part)
         assert ours.has_next() == theirs.has_next()
@@ -115,7 +115,7 @@ def test_what_a_fetcher_asks_of_a_batch_is_passed_on():
                       "is_transactional"):  # fmt: skip
         assert getattr(ours, attribute) == getattr(theirs, attribute)
     assert ours.validate_crc() and ours.is_transactional
-    assert next(ours).value == b"v"  # as control batches are read
+    assert next(ours).value == b"v"  # control batches are read like this
     broken = bytearray(data)
     broken[-1] ^= 1
     assert not TolerantBatches(bytes(broken)).next_batch().validate_crc()

@@ -1,4 +1,4 @@
-"""Chains of windows: unbroken while each window's predecessor was released."""
+"""Chains of windows: a chain is unbroken while the predecessor of each window was released."""
 
 from __future__ import annotations
 

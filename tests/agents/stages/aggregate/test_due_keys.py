@@ -1,4 +1,4 @@
-"""Which rows a release reads: those that are due appear, whether records of them come or not."""
+"""The rows that a release reads: keys that are due appear, with or without new records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGES = 120
 
 
 def log() -> list[RawRecord]:
-    """Pages of very different size, all before the first trigger; nothing comes later."""
+    """Pages of very different sizes, all before the first trigger, and no records after it."""
     pairs = [(f"u{page} {n}", f"page {page}") for page in range(PAGES) for n in range(page // 2)]
     return [event(n, user, page) for n, (user, page) in enumerate(pairs)]
 
@@ -38,7 +38,7 @@ def clock(made: Deployment, end: int) -> list[ClockRecord]:
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("mechanism", [", adaptive_weight = 0", ', selection = "rounds"'])
 def test_keys_appear_without_new_records_as_the_judge_says(mechanism):
-    """An appearance would prove an arrival otherwise, and no noise covers that."""
+    """Otherwise an appearance would prove that a record arrived, and no noise covers that."""
     made, raw = deployment(mechanism=mechanism, cells=2), log()
     found, _ = verdict(made, [raw], clock(made, len(raw)), steady)
     assert found == []
@@ -47,7 +47,7 @@ def test_keys_appear_without_new_records_as_the_judge_says(mechanism):
 
 
 def appearances(made: Deployment, raw: list[RawRecord]) -> Iterator[int]:
-    """The trigger at which each key appears first."""
+    """The first trigger at which each key appears."""
     ((_, published),) = outcome(made, [raw], clock(made, len(raw)), steady)
     first: dict[str, int] = {}
     for _, value in published:
@@ -61,14 +61,14 @@ def appearances(made: Deployment, raw: list[RawRecord]) -> Iterator[int]:
 
 
 def indexed(*entries: tuple[int, bytes]) -> MemoryStore:
-    """An index of trigger and key, in window 0; -1 means every trigger."""
+    """An index of (trigger, key) in window 0; trigger -1 stands for every trigger."""
     store = MemoryStore()
     store.write({due_at(0, due) + key: b"" for due, key in entries})
     return store
 
 
 def sums(*touched: tuple[bytes, int]) -> Part:
-    """Partial sums of some keys and lanes, 1 each."""
+    """Partial sums for some keys and lanes, each 1."""
     lanes = np.array([lane for _, lane in touched], np.uint8)
     ones = np.ones((len(touched), 1), np.int64)
     return Part(Keys.of(key for key, _ in touched), lanes, ones, np.zeros(0, np.int64))
@@ -106,7 +106,7 @@ def test_public_keys_are_read_once_without_an_index():
 
 
 def test_a_stale_entry_of_the_index_is_skipped():
-    """A row whose due trigger has moved on: its old entry is still there."""
+    """The due trigger of a row has moved, but its old entry in the index remains."""
     (p,) = deployment().pipelines
     keys = Keys.of([b"a", b"b", b"c"])
     fresh = p.traits.rows(keys)
@@ -117,7 +117,7 @@ def test_a_stale_entry_of_the_index_is_skipped():
 
     assert live() == [b"b", b"c"]
     assert live((b"a", 0)) == live((b"a", 0), (b"b", 0), (b"c", 0)) == [b"a", b"b", b"c"]
-    # As many sums as rows, but two of them are lanes of one key.
+    # There are as many sums as rows, but two sums are lanes of one key.
     assert live((b"b", 0), (b"b", 1), (b"c", 0)) == [b"b", b"c"]
 
 

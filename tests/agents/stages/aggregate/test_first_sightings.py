@@ -1,4 +1,4 @@
-"""Pairs that a window has shown: looked up at closing, whole or piece by piece, gone at its end."""
+"""Pairs that a window has shown: looked up on closing, at once or in pieces; deleted at its end."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_pair_counts_in_the_first_micro_batch_of_its_window() -> None:
 def test_the_judge_counts_the_same_whole_or_piece_by_piece(
     name: str, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With little room every micro-batch is spilled, settled in ranges and computed in chunks."""
+    """With little memory, each micro-batch is spilled, settled in ranges and computed in chunks."""
     steps = []
     settle = computation.Computation.settle
 
@@ -95,7 +95,7 @@ def test_pairs_go_with_their_window() -> None:
     final = [
         n for n, record in enumerate(one.clock) if isinstance(record, Trigger) and record.final
     ]
-    entries = list(enumerate(one.clock))[: final[1] - 3]  # in the second window
+    entries = list(enumerate(one.clock))[: final[1] - 3]  # up to a place in the second window
     engine = OfflineEngine(deployment, NAMES, SECRET, places, entries, Recorded(opening=restless))
     engine.run()
     kept = [key for shard in engine._shards for key, _ in shard._store.scan(PAIR, PAIR + b"\xff")]
@@ -106,7 +106,7 @@ def test_pairs_go_with_their_window() -> None:
 def test_a_step_that_is_lost_is_repeated_with_the_same_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each step of a release in progress is computed, lost, and computed again after opening."""
+    """Each step of a running release is computed, lost, and computed again after reopening."""
     monkeypatch.setattr(computation, "CHUNK", 7)
     monkeypatch.setattr(partial_sums, "SPILL", 5)
     lost, advance = [], VirtualShard.advance

@@ -1,4 +1,4 @@
-"""Large releases: computed first, published in transactions that depend on what is released."""
+"""Large releases: computed first, then published in transactions that follow from their rows."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ PLAIN = ", adaptive_weight = 0"
 
 
 def log_of(pages: int, hidden: int) -> list[RawRecord]:
-    """90 users for each of some pages, one user for each of many more: those stay hidden."""
+    """Pages with 90 users each, and more pages with one user each, which stay hidden."""
     pairs = [(f"u{i}", f"page {i // 90}") for i in range(90 * pages)]
     pairs += [(f"h{i}", f"hidden {i}") for i in range(hidden)]
     return [event(n, user, page) for n, (user, page) in enumerate(pairs)]
 
 
 def steps_of(made: Deployment, log: Sequence[RawRecord], triggers: int = 1) -> list[Step]:
-    """Committed steps of all aggregate shards."""
+    """The committed steps of all aggregate shards."""
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [len(log)]) for n in range(1, triggers + 1))]
     run = OfflineEngine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
@@ -73,7 +73,7 @@ def _noting(advance: Any, found: list[Step]) -> Any:
 
 
 def published_by(steps: Sequence[Step], topic: str = "hush.p.releases.v1") -> list[list[Out]]:
-    """What each transaction that touches the release topic sends to it."""
+    """For each transaction that writes to the release topic, the records that it sends there."""
     sent = [[o for o in step.out if o.topic == topic] for step in steps]
     return [outs for outs in sent if outs]
 
@@ -100,7 +100,7 @@ def test_a_window_is_told_once_in_words_of_the_schedule_alone(pages: int) -> Non
 @pytest.mark.parametrize("mechanism", ["", PLAIN, PLAIN + ", debias = true, debias_cap = 20"])
 @pytest.mark.parametrize("chunk", [3, 20, 10_000])
 def test_transactions_of_a_release_are_cut_by_released_rows_alone(monkeypatch, chunk, mechanism):
-    """However many steps it took to read the keys: the same records in the same transactions."""
+    """The same records in the same transactions, for any number of steps to read the keys."""
     made = deployment(partitioner="murmur2", mechanism=mechanism)
     log = log_of(pages=14, hidden=150)
     small(monkeypatch, 10_000, 10_000)
@@ -111,8 +111,8 @@ def test_transactions_of_a_release_are_cut_by_released_rows_alone(monkeypatch, c
     assert [out for outs in sent for out in outs] == whole
     rows = len(whole) - 1
     assert rows == 14
-    assert [len(outs) for outs in sent] == [4, 4, 4, 3]  # the last one with the manifest
-    assert (len(steps) > 30) == (chunk == 3)  # so many transactions, and so few of them public
+    assert [len(outs) for outs in sent] == [4, 4, 4, 3]  # the last one has the manifest
+    assert (len(steps) > 30) == (chunk == 3)  # so many steps, so few publish
 
 
 def test_as_many_rows_as_a_transaction_holds_are_one_transaction(monkeypatch):
@@ -122,11 +122,11 @@ def test_as_many_rows_as_a_transaction_holds_are_one_transaction(monkeypatch):
         sent = published_by(steps_of(made, log_of(RELEASED, 40)))
         assert [len(outs) for outs in sent] == [RELEASED + 1]
         sent = published_by(steps_of(made, log_of(0, 40)))
-        assert [len(outs) for outs in sent] == [1]  # a manifest alone
+        assert [len(outs) for outs in sent] == [1]  # only a manifest
 
 
 def test_keys_that_nobody_may_know_of_move_nothing(monkeypatch):
-    """A stream with two hundred more hidden keys: not one offset of the release topic differs."""
+    """Two hundred more hidden keys in the stream change no offset of the release topic."""
     made = deployment(partitioner="murmur2", mechanism=PLAIN)
     small(monkeypatch, 20)
     few, many = (steps_of(made, log_of(9, hidden)) for hidden in (0, 200))
@@ -149,7 +149,7 @@ def test_only_what_is_published_waits_for_its_time_and_times_are_the_scheduled_o
             moment = next(m for m in steps if m > one.time + 7_000_000)
             assert step.not_before == (moment if public else 0)
             stamps = {(o.timestamp or 0) * 1000 for o in public}
-            assert stamps <= {p.windows.times(0)[0]}  # by the schedule: not by any clock, or event
+            assert stamps <= {p.windows.times(0)[0]}  # by schedule, not clock or event
 
 
 @given(st.integers(1, 86_400_000_000), st.integers(0, 10**12), st.integers(1, 30))
@@ -163,7 +163,7 @@ def test_a_publication_comes_after_the_delay_and_soon_after_it(delay, late, shar
 
 @given(st.integers(0, 999_999), st.integers(0, 999_999))
 def test_a_trigger_that_fires_a_little_later_moves_no_publication(one, other):
-    """The clock's owner shares its process with shards: what they have to do makes it late."""
+    """The clock's owner shares its process with shards, and their work can make it late."""
     made = trigger(deployment().pipelines[0], 1, [0])
     early, late = (msgspec.structs.replace(made, time=made.scheduled + n) for n in (one, other))
     for shard in range(3):
@@ -171,7 +171,7 @@ def test_a_trigger_that_fires_a_little_later_moves_no_publication(one, other):
 
 
 def test_shards_take_turns_whoever_of_them_has_more_to_do(monkeypatch):
-    """Hidden keys lie on one shard, on each in turn: every shard publishes the same, as late."""
+    """Each shard in turn has all hidden keys; every shard publishes the same at the same time."""
     made = deployment(partitioner="murmur2", mechanism=PLAIN, cells=3)
     (p,) = made.pipelines
     delayed = replace(p, publish_delay=8_000_000)
@@ -194,7 +194,7 @@ def test_shards_take_turns_whoever_of_them_has_more_to_do(monkeypatch):
 
 
 def _tells(step: Step, end: bytes) -> bool:
-    """Whether a step publishes the manifest of a shard."""
+    """Whether a step publishes a shard's manifest."""
     return any((out.key or b"").endswith(end) for out in step.out)
 
 
@@ -226,7 +226,7 @@ def test_nothing_of_a_release_is_left_behind(monkeypatch):
 
 
 def cells_of(made: Deployment, log: Sequence[RawRecord], triggers: int) -> list[LogFrame]:
-    """The only cells partition, as the stages before it write it."""
+    """The only cells partition, as the earlier stages write it."""
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [len(log) * n // triggers]) for n in (1, 2, 3))]
     run = OfflineEngine(made, NAMES, SECRET, {("events", 0): list(log)}, list(enumerate(records)))
@@ -237,7 +237,7 @@ def cells_of(made: Deployment, log: Sequence[RawRecord], triggers: int) -> list[
 def aggregated(
     made: Deployment, log: Sequence[LogFrame], faults: random.Random | None
 ) -> list[Out]:
-    """What one shard commits, killed now and then: before a commit, or just after it."""
+    """What a shard commits that is killed at random: before a commit, or just after one."""
     (p,) = made.pipelines
     store, marker, outs = MemoryStore(), Marker("abcdef", 0), []
     stage = None
@@ -266,7 +266,7 @@ def aggregated(
 
 @pytest.mark.parametrize("mechanism", ["", PLAIN + ", debias = true, debias_cap = 20"])
 def test_what_travels_with_a_publication_does_not_tell_how_much_is_hidden(mechanism):
-    """Records, changed rows and bytes of public steps; and no other step waits for the time."""
+    """Compares records, changed rows and bytes of public steps; only these wait for their time."""
     made = deployment(partitioner="murmur2", mechanism=mechanism)
     sizes, counts = set(), []
     for hidden in (2, 3000):
@@ -276,11 +276,11 @@ def test_what_travels_with_a_publication_does_not_tell_how_much_is_hidden(mechan
         sizes.add(tuple(_size(step) for step in public))
         counts.append(sum(len(step.rows) for step in steps if not step.not_before))
     assert len(sizes) == 1
-    assert counts[1] > counts[0] + 2900  # hidden keys are written, but by steps that do not wait
+    assert counts[1] > counts[0] + 2900  # hidden keys are written by steps that do not wait
 
 
 def _size(step: Step) -> tuple[Any, ...]:
-    """What of a step can be seen from outside: all but content and time."""
+    """What can be seen of a step from outside: everything but content and time."""
     sent = [(out.topic, out.partition, len(out.key or b""), out.timestamp) for out in step.out]
     rows = [(len(key), None if value is None else len(value)) for key, value in step.rows.items()]
     return step.not_before, tuple(sent), tuple(rows), len(step.local)
@@ -343,9 +343,9 @@ KEYS = st.sets(st.binary(max_size=2), max_size=9)
 
 @given(st.lists(KEYS, min_size=1, max_size=4), st.integers(1, 4))
 def test_the_latest_topic_shows_the_keys_of_the_last_release_and_no_other(rounds, limit):
-    """Slice by slice: every key that has gone is named once, at the release that lacks it."""
+    """Slice by slice: each key that disappears is named once, at the first release without it."""
     store, shown = MemoryStore(), shown_of(3)
-    store.write({shown_of(4) + b"x": b""})  # of another window
+    store.write({shown_of(4) + b"x": b""})  # a key of another window
     before: set[bytes] = set()
     for keys in rounds:
         ordered = sorted(keys)

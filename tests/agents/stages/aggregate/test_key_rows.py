@@ -1,4 +1,4 @@
-"""Key rows and the index of what is due."""
+"""Rows of keys, and the index of keys that are due."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_stored_rows_come_back_and_others_are_fresh(stored, asked, window, seed)
         assert (found.state[row], found.due[row]) == expected
     first = TABLE.load(store, window, wanted, first=True)
     assert first.state.tobytes() == found.state.tobytes() and (first.due == found.due).all()
-    # Another window is another row.
+    # The row belongs to another window.
     assert (TABLE.load(store, window + 1, wanted, first=True).due == fresh.due).all()
     assert (TABLE.load(store, window + 1, wanted).due == fresh.due).all()
 
@@ -86,7 +86,7 @@ def test_the_index_names_every_key_that_is_due_whatever_stale_entries_it_holds(r
         assert found == sorted(set(found))
         assert {k for k, d in due.items() if d == at} <= set(found)
         assert set(found) == {k for k, ds in ever.items() if at in ds}
-        # A stale entry is only a hint: the row itself says otherwise.
+        # A stale entry is only a hint; the row itself decides.
         loaded = TABLE.load(store, window, Keys.of(found))
         live = [k for k, d in zip(found, loaded.due.tolist(), strict=True) if d == at]
         assert live == sorted(k for k, d in due.items() if d == at)
@@ -134,12 +134,12 @@ def test_rows_of_this_step_are_seen_before_they_are_committed():
 SPARSE = build(QuantileParameters(0, 100), Setting(Fraction(1), Fraction(1, 10**6), 24)).traits
 FIXED = replace(SPARSE, sparse=False)
 LAID = base64.b85decode("c-s5_|Nnnx2J*mvC@2tQWEcgbU=)mkQ7{Td!O#G(TALM!0T&4jfB")
-"""A row in the fixed layout, as a worker wrote it before rows were packed; compressed."""
+"""A row in the fixed layout, compressed: a worker wrote it before rows were packed."""
 COUNT = st.one_of(st.just(0), st.integers(-3, 300), st.sampled_from([-(1 << 63), (1 << 63) - 1]))
 
 
 def counted(counts: list[list[int]], due: list[int]) -> Rows:
-    """Rows of quantiles whose bands have these counts in turn."""
+    """Rows of quantiles with these counts in their bands, repeated as needed."""
     rows = SPARSE.rows(Keys.of([b"%d" % n for n in range(len(counts))]))
     for cell, some in zip(rows.state, counts, strict=True):
         cell["bands"] = np.resize(some, 256)
@@ -155,7 +155,7 @@ def written(traits: Traits, rows: Rows) -> Step:
 
 @given(st.lists(st.lists(COUNT, min_size=1, max_size=256), max_size=4), st.integers(-1, 3))
 def test_packed_rows_say_what_rows_in_the_fixed_layout_say(counts, due):
-    """And are read beside them in one table, as where a worker goes on with an earlier state."""
+    """One table may contain both layouts, as when a worker continues with an earlier state."""
     rows = counted(counts, [due + n % 2 for n in range(len(counts))])
     packed, laid = written(SPARSE, rows), written(FIXED, rows)
     assert packed.local == laid.local and packed.rows.keys() == laid.rows.keys()
@@ -180,7 +180,7 @@ def test_few_bands_are_few_bytes_and_no_row_is_longer_than_the_fixed_layout():
 
 
 def test_a_row_that_is_not_shorter_packed_keeps_the_fixed_layout():
-    """Where it has the same length too, which tells readers the layout."""
+    """Even at equal length, because the length tells readers the layout."""
     just = [1 << 58] * 3 + [1 << 50] * 253
     assert len(pack(np.array([3], np.int32), np.array([[*just, 3]])).data) == 2056
     for some in (just, [1 << 62]):

@@ -1,4 +1,4 @@
-"""Nonces: committed with the content, kept over a crash, lost with what a rewound log has lost.
+"""Nonces: committed with the content, kept over a crash, lost if the log is rewound below them.
 
 Covers: agents/stages/aggregate/secrets.py
 """
@@ -34,7 +34,7 @@ MADE = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0")
 
 
 class Shard:
-    """One aggregate shard, its committed state, and what it published."""
+    """One aggregate shard, its committed state, and what it has published."""
 
     def __init__(self, seed: str) -> None:
         self.store, self.marker, self.outs = MemoryStore(), Marker("abcdef", 0), list[Out]()
@@ -50,7 +50,7 @@ class Shard:
         return self.stage
 
     def step(self, log: Sequence[LogFrame]) -> Step | None:
-        """Compute one step on committed state; nothing of it is true yet."""
+        """Compute one step on committed state without committing it."""
         stage = self.stage or self.open()
         return stage.step(self.store, self.marker, log[stage.position :], len(log))
 
@@ -62,7 +62,7 @@ class Shard:
         self.outs += [out for out in step.out if out.topic == P.release_topic]
 
     def run(self, log: Sequence[LogFrame], steps: int = 1 << 30) -> None:
-        """Step until nothing moves, at most so often."""
+        """Step until nothing changes, at most ``steps`` times."""
         for _ in range(steps):
             step = self.step(log)
             if step is None:
@@ -86,7 +86,7 @@ def values(outs: Sequence[Out]) -> dict[tuple[int, str], int]:
 
 @cache
 def frames_of(last: str) -> list[LogFrame]:
-    """Three triggers; at the end of the log come five users more, of one page."""
+    """Frames of three triggers; at the end of the log come five more users of one page."""
     log = random.Random(3).sample(log_of(4, 60), 4 * 90 + 60)
     more = [event(n, f"late {n}", last) for n in range(5)]
     return cells_of(MADE, [r._replace(offset=n) for n, r in enumerate([*log, *more])], 3)
@@ -98,7 +98,7 @@ def usual() -> list[LogFrame]:
 
 @pytest.fixture(autouse=True)
 def _made_whole() -> None:
-    """Make the frames, which are kept, before a test limits their size."""
+    """Make the frames, which are cached, before a test limits their size."""
     usual(), frames_of("page 0")
 
 
@@ -135,13 +135,13 @@ def test_the_nonce_is_committed_with_the_closed_content_and_published_later() ->
         seen.append((closing, public))
         shard.commit(step)
     assert (True, True) not in seen and seen[0] == (True, False)
-    assert len(set(shard.nonces().values())) == 1  # one opening, one nonce
+    assert len(set(shard.nonces().values())) == 1  # one opening has one nonce
 
 
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("chunk", [7, 10_000])
 def test_a_crash_after_the_close_gives_the_same_bytes(monkeypatch: Any, chunk: int) -> None:
-    """Wherever the worker dies between close and publication: another opening, the same release."""
+    """For each crash between close and publication, a new opening makes the same release."""
     small(monkeypatch, chunk)
     whole, crashed = Shard("whole"), 0
     whole.run(usual())
@@ -179,7 +179,7 @@ def test_a_transaction_that_fails_leaves_its_nonce_behind() -> None:
 
 @pytest.mark.parametrize("opened", [(0,), (0, 1), (0, 1, 2, 3)])
 def test_hidden_keys_appear_as_if_every_row_were_read(monkeypatch: Any, opened: Any) -> None:
-    """Predictions under an older nonce are void: compared with looking at all rows every time."""
+    """A new nonce voids predictions; compared with a run that reads all rows at every trigger."""
     pairs = [(f"{page} {n}", f"page {page}") for page in range(3, 60) for n in range(page)]
     pairs = random.Random(4).sample(pairs, len(pairs))
     cells = cells_of(MADE, [event(n, *pair) for n, pair in enumerate(pairs)], 3)
@@ -203,7 +203,7 @@ def test_hidden_keys_appear_as_if_every_row_were_read(monkeypatch: Any, opened: 
 
 
 def test_a_rewound_shard_puts_no_noise_on_two_contents() -> None:
-    """A trigger is released twice with contents that differ: by more than the contents do."""
+    """A trigger is released twice; the releases differ by more than their contents do."""
     shard = Shard("first")
     while len(shard.nonces()) < 2:
         shard.run(usual(), 1)
@@ -219,5 +219,5 @@ def test_a_rewound_shard_puts_no_noise_on_two_contents() -> None:
     assert len(both) == 4
     exact = {"page 0": 5, "page 1": -5}
     told = [place for place in both if two[place] - one[place] == exact.get(place[1], 0)]
-    assert len(told) <= 1  # σ is about 1.5: with one noise all four differences would be exact
+    assert len(told) <= 1  # σ is about 1.5; with equal noise, all four would match
     assert shard.nonces()[3] != again.nonces()[3]

@@ -1,4 +1,4 @@
-"""Partial sums: what is moved to disk is exact, however large the sum of a micro-batch is."""
+"""Partial sums: spilling to disk keeps them exact, even for a very large micro-batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACE = (3, 1)
 VALUE = st.sampled_from([1 << 62, -(1 << 62), LARGEST, -LARGEST, 5, -7])
 
 
-# Of a mechanism with a value column.
+# A mechanism with a value column has these.
 TRAITS = Traits(horizon=1, outputs=(), row_dtype=np.dtype([]), bound=1, columns=1)
 
 
@@ -57,7 +57,7 @@ def test_long_keys_fill_memory_by_their_bytes() -> None:
 
 
 def test_sums_do_not_keep_the_frame_that_they_came_in() -> None:
-    """A frame takes as much again, and it may lie in a larger answer of the broker."""
+    """A frame takes as much memory again, and it may be part of a larger response of the broker."""
     keys = Keys.of([b"left out", b"a", b"bc"])[1:]
     given = Part(keys, np.zeros(2, np.uint8), np.ones((2, 2), np.int64), np.zeros(0, np.int64))
     (frame,) = encode_cells(0, *PLACE, given)
@@ -67,6 +67,6 @@ def test_sums_do_not_keep_the_frame_that_they_came_in() -> None:
     sums = PartialSums(TRAITS)
     sums.add(PLACE, decoded.part)
     del decoded
-    buffer.clear()  # refused while anything views it
+    buffer.clear()  # raises an error while a view exists
     found = sums.whole(MemoryStore(), PLACE)
     assert found.key.tolist() == [b"a", b"bc"] and found.sums.tolist() == [[1, 1], [1, 1]]

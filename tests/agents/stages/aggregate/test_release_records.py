@@ -1,4 +1,4 @@
-"""Release records: their fields, their bytes, and what they say of errors."""
+"""Release records: their fields, their bytes, and their statements about errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def bodies(p: Any, *rows: tuple[bytes, int, int]) -> list[dict[str, Any]]:
 
 
 def test_the_golden_record():
-    """Readers parse this; replay compares it byte for byte."""
+    """Readers parse these bytes, and replay compares them."""
     assert NAMES == ["count", "sum:fare"]
     (out,) = writer().rows(releases((b'["a"]', 100, 123456)))
     assert out.key == b'p|2019-03-01T00:00:00Z|["a"]'
@@ -94,7 +94,7 @@ def test_release_ids_name_charge_pipeline_window_trigger_and_key():
     ]
     ids = [release_id(t, b"k") for t in (base, *others)] + [release_id(base, b"l")]
     assert len(set(ids)) == len(ids) and all(len(i) == 32 for i in ids)
-    # Neither where the cut lay nor when it was made is part of it.
+    # The id contains neither the place nor the time of the cut.
     assert release_id(trigger(P, 2, [99], time=1), b"k") == ids[0]
 
 
@@ -125,7 +125,7 @@ def test_a_manifest_says_what_the_bound_cut_where_that_is_released() -> None:
     spreads = {"arrived_stddev": 500.0, "accepted_stddev": 300.0}
     ends = {name: cut.pop(name) for name in ("low", "high")}
     assert cut == counts | spreads | {"share": 0.2}
-    # The delta method's interval, which is close where the noise is small.
+    # The delta method's interval is close if the noise is small.
     reach = 1.96 * math.hypot(300, 0.8 * 500) / 100_000
     assert ends == pytest.approx({"low": 0.2 - reach, "high": 0.2 + reach}, abs=2e-4)
     lost = told._replace(arrived=900)
@@ -135,13 +135,13 @@ def test_a_manifest_says_what_the_bound_cut_where_that_is_released() -> None:
 
 
 def test_the_latest_topic_has_the_same_rows_and_a_tombstone_for_each_key_that_is_gone():
-    """A filter is never needed there: rows and tombstones, under the key of the row."""
+    """Readers of that topic need no filter: it has rows and tombstones, under the row's key."""
     (row,) = writer().rows(releases((b'["a"]', 100, 123456)))
     same, gone = writer().latest([row], [b'["b"]'])
     assert same == row._replace(topic="hush.p.latest.v1")
     assert gone.key == b'p|2019-03-01T00:00:00Z|["b"]' and gone.value is None
     assert gone.topic == "hush.p.latest.v1" and gone.headers == (("hush-gone", b"2"),)
-    assert gone.timestamp == row.timestamp  # the scheduled time, as for every public record
+    assert gone.timestamp == row.timestamp  # the scheduled time, like every public record
     assert list(writer(replace(P, latest_topic=None)).latest([row], [b'["b"]'])) == []
 
 
@@ -178,7 +178,7 @@ def test_display_never_replaces_the_unbiased_value():
 def test_intervals_hold_their_confidence(confidence, count):
     (row,) = bodies(replace(P, confidence=confidence), (b'["a"]', count, 0))
     value = row["values"]["count"]
-    # Φ(z) - Φ(-z) = erf(z/√2), within the six digits that are written; for large values too.
+    # Φ(z) - Φ(-z) = erf(z/√2), to the six digits that are written; also for large values.
     expected = value["stddev"] * math.sqrt(2) * _erfinv(confidence)
     for end, exact in (("low", count - expected), ("high", count + expected)):
         assert math.isclose(value[end], max(exact, 0), rel_tol=6e-6, abs_tol=1e-3)
@@ -186,7 +186,7 @@ def test_intervals_hold_their_confidence(confidence, count):
 
 
 def ends(p: Any, count: int, total: int) -> list[list[float]]:
-    """Both ends of the intervals of count, sum and mean, without null."""
+    """Both ends of the intervals of count, sum and mean, without nulls."""
     (row,) = bodies(p, (b'["a"]', count, total))
     return [[one["low"], one["high"]] for one in row["values"].values() if one is not None]
 
@@ -220,7 +220,7 @@ def test_a_mean_of_reports_lies_in_the_range_and_their_sum_stays_unbiased(mean, 
     ("kind", "more", "floored"),
     [
         ("phdstream", "", {"count", "unbiased"}),
-        ("phdstream", 'sign = "gone"\n', {"count", "unbiased"}),  # takes what is there, no more
+        ("phdstream", 'sign = "gone"\n', {"count", "unbiased"}),  # deletes only what is there
         ("pak", "", {"sum", "prefix"}),
         ("pak", 'sign = "gone"\n', set()),
         ("tops", "", {"sum", "prefix"}),

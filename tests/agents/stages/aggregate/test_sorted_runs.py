@@ -1,4 +1,4 @@
-"""Sorted runs: ranges cover every row once, and nothing survives its micro-batch."""
+"""Sorted runs: ranges cover every row once, and no row outlives its micro-batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RUNS = st.lists(st.dictionaries(KEY, st.integers(1, 1 << 40), min_size=1, max_si
 @given(RUNS, st.integers(1, 20), st.integers(1, 20_000), st.booleans(), st.integers(900, 1300))
 def test_ranges_add_up_to_the_whole(listed, limit, size, reload, frame_bytes):
     before = frames.LIMIT
-    frames.LIMIT = frame_bytes  # several chunks in a run
+    frames.LIMIT = frame_bytes  # so a run has several chunks
     try:
         store, runs = MemoryStore(), SortedRuns()
         for numbers in listed:

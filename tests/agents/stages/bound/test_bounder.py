@@ -1,4 +1,4 @@
-"""The bound over a table: what memory holds is neither ahead of what was committed nor behind."""
+"""The bound over a table: rows in memory are neither ahead of committed rows nor behind them."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_steps_that_failed_and_tables_that_were_lost_change_no_bound(tmp_path: P
             assert accepted(step) == accepted(expected)
             assert step.units.columns().changes() == expected.units.columns().changes()
             if random.random() < 0.7:
-                break  # else its transaction failed: nothing of it may be seen
+                break  # otherwise its transaction failed and must leave no trace
         log.append({**step.units.columns().changes(), **step.rows})
         table.write(step.rows, step.units.columns())
         fate = random.random()
         if fate < 0.1:
             table.flush()
-        elif fate < 0.2:  # closed, and opened again
+        elif fate < 0.2:  # closed and reopened
             table.close()
             table = RocksStore(tmp_path / "t", None, 1 << 20, hold)
         elif fate < 0.3:  # lost, and restored from the changelog
@@ -94,7 +94,7 @@ def day(random: Random, window: int, units: int) -> list[EventSlice]:
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_no_purse_is_forgotten_where_steps_failed_and_tables_were_lost(tmp_path: Path, seed: int):
-    """Windows come and go, out of order; what is kept is what one table keeps without any fault."""
+    """Windows come and go out of order; the result is that of a table without any fault."""
     random = Random(seed)
     made = deployment(
         partitioner="murmur2", mechanism=", adaptive_weight = 0", swap=CAPPED
@@ -110,7 +110,7 @@ def test_no_purse_is_forgotten_where_steps_failed_and_tables_were_lost(tmp_path:
         floor = max(0, place // 3 - 1)
         one = day(random, window, units)
         expected = Step(Marker("g", 0))
-        bounder.absorb(whole, one, expected, None)  # it keeps what is over, which changes nothing
+        bounder.absorb(whole, one, expected, None)  # it forgets nothing, with equal results
         whole.write(expected.rows, expected.units.columns())
         while True:
             step = Step(Marker("g", 0))
@@ -133,10 +133,10 @@ def test_no_purse_is_forgotten_where_steps_failed_and_tables_were_lost(tmp_path:
             if fate >= 0.2:
                 for changes in log:
                     table.write(changes)
-    assert 0 < total <= 8 * 3 * units  # three periods, records that cost one or more
+    assert 0 < total <= 8 * 3 * units  # in three periods, with records that cost one or more
     left = [key for key, _ in table.scan(b"u", b"v")]
     assert left and {int.from_bytes(key[3:11], "big") - (1 << 63) for key in left} <= {2}
-    assert len(list(whole.scan(b"u", b"v"))) > len(left)  # nothing was deleted there
+    assert len(list(whole.scan(b"u", b"v"))) > len(left)  # nothing was deleted from `whole`
     table.close()
     whole.close()
 

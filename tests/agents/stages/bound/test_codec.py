@@ -1,4 +1,4 @@
-"""Unit rows as bytes: every width comes back, and the order of integers is that of their bytes.
+"""Unit rows as bytes: every width is restored, and bytes sort in the order of their integers.
 
 Covers: agents/stages/bound/unit_scan.py
 """
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 
 def traits(bound: int, lanes: int, totals: int = 0) -> Traits:
-    """As much as decides the widths of a unit row."""
+    """Traits that decide the widths of a unit row."""
     return Traits(
         horizon=1, outputs=(), row_dtype=np.dtype([]), bound=bound, lanes=lanes, totals=totals
     )
@@ -137,7 +137,7 @@ def test_sortable_bytes_are_ordered_as_the_integers(numbers):
     assert sorted(numbers) == [unsortable(b) for b in sorted(map(sortable, numbers))]
 
 
-HALF = [b"a" * 8 + b"b" * 8, b"b" * 8 + b"a" * 8, b"b" * 16]  # half of a digest in common
+HALF = [b"a" * 8 + b"b" * 8, b"b" * 8 + b"a" * 8, b"b" * 16]  # digests that share a half
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Open sessions: runs of one unit's records of one key, whatever their order and how they are cut.
+"""Open sessions: runs of one unit's records of one key, in any order and any slices.
 
 Covers: agents/stages/bound/session_scan.py
 """
@@ -27,7 +27,7 @@ records_of = st.lists(
 
 
 def joined(records: list[Record], cut: tuple[int, ...] = (), units: int = 3) -> tuple[Keys, int]:
-    """Rows after some records, taken in slices that end at the places of ``cut``."""
+    """Rows after some records, taken in slices that end at the positions in ``cut``."""
     rows, left = Keys.of([b""] * units), 0
     for low, high in pairwise([0, *sorted(cut), len(records)]):
         some = records[low:high]
@@ -47,7 +47,7 @@ def listed(found: ClosedSessions) -> list[Session]:
 
 
 def runs(records: list[Record]) -> list[Session]:
-    """Maximal runs, by the definition."""
+    """Maximal runs, by definition."""
     found: list[Session] = []
     for unit, key in sorted({(unit, key) for unit, key, _ in records}):
         times = sorted(t for u, k, t in records if (u, k) == (unit, key))
@@ -81,7 +81,7 @@ def test_only_sessions_that_end_between_the_edges_leave(
 
 @given(records_of)
 def test_a_unit_changes_no_session_of_another(records: list[Record]) -> None:
-    """The neighbouring relation, unit by unit: all of its records, or none of them."""
+    """The neighbouring relation for each unit: with all of its records, or with none."""
     every = listed(close(joined(records)[0], *FOR_EVER))
     for gone in range(3):
         others = [one for one in records if one[0] != gone]
@@ -90,7 +90,7 @@ def test_a_unit_changes_no_session_of_another(records: list[Record]) -> None:
 
 
 def test_a_unit_has_so_many_open_sessions_and_no_more() -> None:
-    """The rule reads the unit's own row, in the order of its log, however that is cut."""
+    """The rule reads only the unit's own row, in the order of its log, for any slices."""
     many = [(0, b"%d" % n, 0) for n in range(MOST)]
     later = [(0, b"new", 0), (0, b"3", GAP), (1, b"new", 0), (0, b"new", 0)]
     for cut in ((), (MOST,), (MOST + 1,), (1, MOST + 2)):
@@ -109,7 +109,7 @@ def test_a_session_that_joins_two_makes_room() -> None:
 def test_records_beyond_a_cut_have_no_part_in_what_it_closes(
     before: list[Record], beyond: list[Record], data: st.DataObject
 ) -> None:
-    """Wherever they stand in the log: until then they wait, and then they join."""
+    """Their place in the log does not matter: they wait until the cut and join then."""
     marked = [(one, 0) for one in before] + [(one, 1) for one in beyond]
     mixed = data.draw(st.permutations(marked))
     keys, key = Keys.of(key for (_, key, _), _ in mixed).unique()

@@ -1,4 +1,4 @@
-"""Rows of capped units: what was put in comes out, whatever epochs they hold."""
+"""Rows of capped units: reading returns what was written, for any epochs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ rows_of = st.lists(st.binary(max_size=9), min_size=4, max_size=4)
 def test_each_epoch_keeps_its_own_row(
     most: int, writes: list[tuple[int, list[bytes]]], origin: int
 ) -> None:
-    """Against a dictionary; numbers of epochs may be negative, and beyond four bytes."""
+    """Compared with a dictionary; epochs may be negative or need more than four bytes."""
     codec = PurseCodec(Cap(most))
     rows = Keys.of([b""] * 4)
     held: dict[tuple[int, int], bytes] = {}
@@ -71,7 +71,7 @@ def test_a_row_that_was_cut_stops_everything(cut: int) -> None:
     (row,) = whole.tolist()
     assert len(row) == 2 + HEAD + 3
     if cut in (2, len(row)):
-        return  # a purse alone, and the whole
+        return  # only a purse, and a whole row
     if cut < len(row):
         with pytest.raises(EngineError, match="damaged"):
             codec.take(Keys.of([row[:cut]]), 5, None)

@@ -1,4 +1,4 @@
-"""Sessions at a bound shard: what each trigger counts follows from the log and its cuts alone."""
+"""Sessions on a bound shard: log and cuts alone decide what each trigger counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MINUTE = HOUR // 60
 GAP = 30 * MINUTE
 MORE = 'session = "30m"\nlateness = "30m"\n'
 EVENTS = 'aggregate = [{ kind = "sum", field = "session_events", low = 0, high = 9 }]\n'
-Sums = dict[tuple[int, int, bytes], list[int]]  # window, batch, key -> sums
+Sums = dict[tuple[int, int, bytes], list[int]]  # (window, batch, key) -> sums
 
 
 def made(more: str = MORE + EVENTS, mechanism: str = ", adaptive_weight = 0") -> Deployment:
@@ -44,7 +44,7 @@ def made(more: str = MORE + EVENTS, mechanism: str = ", adaptive_weight = 0") ->
 def frame(
     records: Sequence[tuple[str, str, int]], batch: int = 1, origin: int = 0, window: int = 0
 ) -> bytes:
-    """Records of one window: unit, page, minutes since its origin."""
+    """Records of one window: unit, page, and minutes since the origin."""
     keys, key = Keys.of(json.dumps([page]).encode() for _, page, _ in records).unique()
     unit = np.array([list(user.encode().ljust(16)) for user, _, _ in records], np.uint8)
     time = np.array([[ORIGIN + minute * MINUTE] for _, _, minute in records], np.int64)
@@ -60,7 +60,7 @@ def barrier(made: Deployment, ordinal: int, origin: int = 0, window: int = 0) ->
 
 
 class Run:
-    """A bound shard over a log, step by step."""
+    """A bound shard that takes a log step by step."""
 
     def __init__(self, made: Deployment, upstreams: int = 1) -> None:
         self.clock = ClockLog({"p": 4})
@@ -110,7 +110,7 @@ def test_a_trigger_counts_the_sessions_that_ended_before_it() -> None:
     one = made()
     run = Run(one).play([
         frame([("a", "p", 10), ("a", "p", 35), ("b", "p", 100), ("a", "q", 20)]),
-        frame([("b", "p", 355), ("b", "p", 362)]),  # open at six o'clock: it goes on
+        frame([("b", "p", 355), ("b", "p", 362)]),  # still open at six o'clock
         barrier(one, 1),
         frame([("c", "p", 719)], 2),
         barrier(one, 2), barrier(one, 3), barrier(one, 4),
@@ -118,7 +118,7 @@ def test_a_trigger_counts_the_sessions_that_ended_before_it() -> None:
     p, q = b'["p"]', b'["q"]'
     counted = {place: sums[0] for place, sums in run.sums.items()}
     assert counted == {(0, 1, p): 2, (0, 1, q): 1, (0, 2, p): 2}
-    middle = 4  # of the interval from 0 to 9: sums are around it
+    middle = 4  # of the interval from 0 to 9; sums are measured from it
     events = {place: sums[1] + middle * sums[0] for place, sums in run.sums.items()}
     assert events == {(0, 1, p): 3, (0, 1, q): 1, (0, 2, p): 3}
     assert run.barriers == [1, 2, 3, 4] and run.open() == 0
@@ -132,7 +132,7 @@ def test_the_last_trigger_of_a_window_closes_all_of_it_and_an_epoch_cuts() -> No
         *(barrier(one, ordinal) for ordinal in range(1, 5)),
     ])  # fmt: skip
     assert {place: sums[0] for place, sums in run.sums.items()} == {(0, 4, b'["p"]'): 1}
-    assert run.open() == 1  # that of the next epoch
+    assert run.open() == 1  # the session of the next epoch
     run = Run(made(MORE + 'epoch = "2d"\n' + EVENTS)).play([
         frame([("a", "p", 24 * 60 - 1)]), frame([("a", "p", 24 * 60 + 1)], window=1),
         *(barrier(one, ordinal) for ordinal in range(1, 5)),
@@ -152,9 +152,9 @@ def many(seed: int = 1) -> list[tuple[str, str, int]]:
 def long_log(
     one: Deployment, upstreams: int, seed: int, records: list[tuple[str, str, int]]
 ) -> list[bytes]:
-    """A log of several upstreams whose frames and barriers are mixed at random.
+    """A log of several upstreams with their frames and barriers mixed at random.
 
-    Each trigger's cut comes when what goes on with its sessions has come.
+    The cut of each trigger comes after the records that continue its sessions.
     """
     random, logs = np.random.default_rng(seed), []
     for origin in range(upstreams):
@@ -176,7 +176,7 @@ def long_log(
 def test_neither_steps_nor_crashes_nor_other_upstreams_change_what_is_counted(
     monkeypatch: pytest.MonkeyPatch, upstreams: int
 ) -> None:
-    """The content of a micro-batch is a function of each log and its cuts."""
+    """Each upstream's log and its cuts determine the content of a micro-batch."""
     one, records = made(), many()
     whole = Run(one, upstreams).play(long_log(one, upstreams, 1, records))
     assert sum(sums[0] for sums in whole.sums.values()) > 100
@@ -189,8 +189,10 @@ def test_neither_steps_nor_crashes_nor_other_upstreams_change_what_is_counted(
 
 
 def test_what_one_unit_adds_is_within_the_bound_whatever_it_sends() -> None:
-    """Neighbours differ by one unit's records. Every other session stays as it is, and the unit's
-    own, Σ m² over pages, stay within 4: bounded after they are over, and by no other unit's time.
+    """Neighbours differ by one unit's records.
+
+    All other sessions stay the same. The unit's own stay within Σ m² ≤ 4 over pages: the bound
+    counts sessions after they end, and no unit's time depends on another's.
     """
     one, others = made(), [r for r in many() if r[0] != "u7"]
     pages = [(f"u{n % 40 if n % 40 != 7 else 0}", "p0", n) for n in range(0, 24 * 60, 3)]
@@ -207,7 +209,7 @@ def test_what_one_unit_adds_is_within_the_bound_whatever_it_sends() -> None:
         moved[place[2]] += b[0] - a[0]
         events[place[2]] += abs(b[1] - a[1])
     assert 0 < sum(m * m for m in moved.values()) <= 4
-    reach = 5  # a session's events are cut to [0, 9], and counted around 4
+    reach = 5  # a session's events are clipped to [0, 9] and measured from 4
     assert all(events[page] <= reach * m for page, m in moved.items())
 
 
@@ -233,7 +235,7 @@ def test_frames_and_barriers_wait_for_what_their_bound_depends_on() -> None:
             marker = more.marker
             step = more
         seen.append(marker.applied)
-    assert seen == [3, 4]  # trigger 3 bounds by what trigger 1 has released
+    assert seen == [3, 4]  # trigger 3 bounds by the release of trigger 1
 
 
 def test_no_session_is_closed_for_a_trigger_that_counts_partitions_unknown_here(

@@ -1,4 +1,4 @@
-"""Steps of the bound stage: how many frames they take, and that small frames share their sums."""
+"""Steps of the bound stage: how many frames they take, and how small frames share their sums."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def events(seed: int, batch: int) -> bytes:
 
 
 def step(values: list[bytes]) -> list[CellsFrame | Barrier]:
-    """What one step sends."""
+    """The output of one step."""
     made = deployment(cells=2, mechanism=", adaptive_weight = 0").pipelines[0]
     bound = stage.BoundStage(made, 0, NAMES, 1, ClockLog({"p": 4}), {})
     reader = MemoryStore()
@@ -62,7 +62,7 @@ def sums(sent: list[CellsFrame | Barrier]) -> Counter[tuple[int, bytes]]:
 
 
 def test_small_frames_of_one_step_share_their_sums(monkeypatch):
-    """Else each of them would send its own frame to every cells partition."""
+    """Otherwise each frame would send its own sums to every cells partition."""
     made = deployment().pipelines[0]
     barrier = encode_barrier(Barrier(0, trigger(made, 1, [600]), np.zeros(0, np.int64)))
     log = [*(events(n, 1) for n in range(30)), barrier, *(events(n, 2) for n in range(30, 60))]
@@ -76,7 +76,7 @@ def test_small_frames_of_one_step_share_their_sums(monkeypatch):
 
 
 def test_frames_that_are_joined_are_bound_as_one_after_the_other():
-    """The bound depends on the order of the log alone, and a micro-batch on what it was given."""
+    """The bound depends only on the order of the log, a micro-batch only on the records in it."""
     made = deployment(mechanism=", adaptive_weight = 0").pipelines[0]
     log = [decode(events(n, 1 + (n // 8) % 2)) for n in range(48)]
     slices = [one.slice for one in log if isinstance(one, EventsFrame)]
@@ -101,7 +101,7 @@ def test_a_step_takes_many_small_frames_and_few_large_ones():
 
     assert taken(10, 1 << 18) == 10 and taken(100, 1 << 18) == stage.FRAMES
     assert taken(100, 1 << 20) * (1 << 20) == stage.LARGE_BYTES
-    assert taken(3, stage.LARGE_BYTES + 1) == 1  # a step must get on
+    assert taken(3, stage.LARGE_BYTES + 1) == 1  # a step must make progress
     assert taken(9_000, 1_000) == stage.MOST_FRAMES
     assert stage.FRAMES < taken(9_000, 8_192) < stage.MOST_FRAMES
     assert taken(9_000, 8_192) * 8_192 == stage.FRAME_BYTES
@@ -122,10 +122,10 @@ CAPPED = 'delta = 1e-4, per_unit = { epsilon = 12, delta = 2e-4, period = "4d" }
 
 
 def refused_then_used(early: bool) -> tuple[dict[bytes, bytes], Counter[tuple[int, bytes]]]:
-    """Rows and sums of two steps, where the clock refuses the first window.
+    """Rows and sums after three steps when the clock refuses the first window.
 
     Args:
-        early: whether it is read before the frames of that window instead of after them.
+        early: whether the refusal is read before the frame of that window instead of after it.
     """
     made = deployment(cells=1, mechanism=", adaptive_weight = 0", swap={"delta = 1e-4 }": CAPPED})
     clock = ClockLog({"p": 4})
@@ -148,7 +148,7 @@ def refused_then_used(early: bool) -> tuple[dict[bytes, bytes], Counter[tuple[in
 
 
 def events_of(window: int) -> bytes:
-    """Each of three units in each of four keys."""
+    """Three units with four records each, one for each of four keys."""
     unit = np.zeros((12, 16), np.uint8)
     unit[:, 0] = np.arange(12) % 3
     one = EventSlice(window, 1, unit, PAGES, np.arange(12) // 3, np.empty((12, 0), np.int64),
@@ -158,6 +158,6 @@ def events_of(window: int) -> bytes:
 
 
 def test_what_a_purse_pays_does_not_depend_on_how_much_of_the_clock_was_read():
-    """A worker that is behind the clock, one that is not, and a replay must refuse the same."""
+    """A worker behind the clock, one that is up to date, and a replay must refuse the same."""
     early, late = refused_then_used(True), refused_then_used(False)
     assert early[0] and early == late

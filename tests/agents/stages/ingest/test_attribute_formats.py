@@ -1,4 +1,4 @@
-"""Attributes in Avro, Protobuf and JSON with a schema: as in JSON, whenever a schema becomes known.
+"""Attributes in Avro, Protobuf and JSON with a schema: as in JSON, even if a schema comes late.
 
 Covers: agents/stages/ingest/attributes.py, formats/events/attributes.py
 """
@@ -61,7 +61,7 @@ SOURCES = {encoding: source_of(encoding) for encoding in ENCODINGS}
 
 
 def written(encoding: str, unit: str, country: Any, number: int = ID) -> bytes | None:
-    """A value behind the id of its schema; None takes back what is stated."""
+    """A value after the id of its schema; None deletes what is stated."""
     if country == "gone":
         return None
     head = b"\0" + number.to_bytes(4, "big")
@@ -77,7 +77,7 @@ def written(encoding: str, unit: str, country: Any, number: int = ID) -> bytes |
 
 
 class Late:
-    """A registry that answers the second time it is asked, and only about this topic."""
+    """A registry that answers the second request, and only about this topic."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema, self.asked = schema, 0
@@ -86,7 +86,7 @@ class Late:
         return {}
 
     def seen(self, number: int) -> None:
-        """Take it."""
+        """Accept the id."""
 
     def ask(self, topic: str, partition: int, number: int) -> Schema | Verdict:
         assert (topic, partition) == ("users", 0)
@@ -110,7 +110,7 @@ def test_attributes_of_every_format_state_the_same(
 
 
 class Run:
-    """A shard with one record of unit a, after what is stated."""
+    """A shard with one record of unit a, after the statements about it."""
 
     def __init__(self, encoding: str, values: Sequence[bytes | None], schemas: Any) -> None:
         source = SOURCES[encoding]
@@ -134,7 +134,7 @@ class Run:
         self.reasons += [dict(one.headers)["__streams.errors.reason"].decode() for one in letters]
 
     def row(self) -> Pinned | None:
-        """What the state says of the schema."""
+        """The schema's row in the state."""
         (row,) = self.shard._store.get_many([schema_row(ID, SAID)])
         return row and decode_pinned(row)
 

@@ -1,4 +1,4 @@
-"""Attributes at the first stage: as of the clock and of a record's own unit, however steps end."""
+"""Attributes in the first stage: as of the clock and of a record's own unit, for any steps."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ MADE = compile_config(loads(TEXT, environ={}))
 (SOURCE,) = MADE.streams
 (PIPE,) = SOURCE.pipelines
 
-Told = tuple[str, Any]  # a unit, and its country
+Told = tuple[str, Any]  # a unit and its country
 Turn = tuple[list[Told], list[str]]  # what is stated, and units with a record, up to a beat
 Write = Callable[[str, Any], bytes | None]
 UNITS = ("a", "b", "c")
 
 
 class Pieces:
-    """A topic of attributes that answers late, and in pieces."""
+    """A topic of attributes that delivers late and in pieces."""
 
     def __init__(self, records: Sequence[RawRecord], piece: int) -> None:
         self._log, self._piece, self._late = Log(records), piece, True
@@ -79,7 +79,7 @@ class Pieces:
 
 
 def said(unit: str, country: Any) -> bytes | None:
-    """A record in JSON that states a country, or takes it back."""
+    """A JSON record that states a country, or None to delete the statement."""
     return None if country == "gone" else json.dumps({"id": unit, "country": country}).encode()
 
 
@@ -102,7 +102,7 @@ def contents(
     turns: Sequence[Turn], piece: int = 9, step: int = 40_000, anew: bool = False,
     source: Input = SOURCE, write: Write = said, schemas: SchemaSource | None = None,
 ) -> Counter[bytes]:  # fmt: skip
-    """Accepted records by key, as the bound lets them through; ``anew``: opened at each step."""
+    """Accepted records by key, after the bound; with ``anew``, the stage reopens at each step."""
     events, stated, entries = world(turns, write)
     clock = ClockLog({PIPE.name: PIPE.mechanism.traits.horizon}, entries, forgets=False)
     beside = Beside(schemas=schemas or NoSchemas(), stated=Pieces(stated, piece))
@@ -116,7 +116,7 @@ def contents(
                 _add(found, out)
 
     rests = 0
-    while rests < 4:  # a part of the log may still be to come
+    while rests < 4:  # more of the log may come
         rests = 0 if shard.advance(1 << 20, take) else rests + 1
         if anew and rests == 0:
             stage.open(shard._store, shard._marker)
@@ -132,7 +132,7 @@ def _add(found: Counter[bytes], out: Out) -> None:
 
 
 def expected(turns: Sequence[Turn]) -> Counter[bytes]:
-    """The same, one record after the other."""
+    """The same, computed one record after the other."""
     known: dict[str, Any] = {}
     used: dict[str, Counter[str]] = {}
     found: Counter[bytes] = Counter()
@@ -172,7 +172,7 @@ def without(turns: Sequence[Turn], unit: str) -> list[Turn]:
 
 
 def shift(turns: Sequence[Turn], unit: str) -> int:
-    """Σ m² over keys of what one unit adds, which the noise must cover."""
+    """Σ m² over keys of what one unit adds; the noise must cover it."""
     one, other = contents(turns), contents(without(turns, unit))
     return sum((one[key] - other[key]) ** 2 for key in {*one, *other})
 
@@ -203,7 +203,7 @@ def test_attributes_of_another_unit_would_break_the_bound(monkeypatch: pytest.Mo
 
 
 def digest_of(unit: str) -> Any:
-    """The digest under which stages know a unit."""
+    """The digest that stands for a unit in the stages."""
     return UnitDigests(derive(SECRET, "hashing"), "murmur2", 1, 0).look([unit])[0][0]
 
 

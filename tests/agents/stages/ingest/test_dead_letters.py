@@ -1,4 +1,4 @@
-"""Dead letters: what the copy holds under each policy, and what its headers say."""
+"""Dead letters: what the copy contains under each policy, and what its headers state."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def pipeline(policy: str, **other: Any) -> Any:
 
 
 def digest(record: RawRecord) -> bytes:
-    """By another way than the code: every part with its length, -1 for none."""
+    """Another implementation of the digest: every part after its length, -1 for None."""
     coded = [
         struct.pack(">q", -1 if part is None else len(part)) + (part or b"")
         for part in (record.key, record.value)
@@ -92,7 +92,7 @@ def test_hashes_tell_different_records_apart_and_equal_ones_not(one, other):
 
 
 def dead_hashes(secret: bytes) -> list[Any]:
-    """What a whole run sends to the dead-letter and late topics under policy hash."""
+    """The values that a whole run sends to the dead-letter and late topics under policy hash."""
     made = deployment()
     for p in made.pipelines:
         object.__setattr__(p, "dlq_payload", "hash")
@@ -109,7 +109,7 @@ def dead_hashes(secret: bytes) -> list[Any]:
 
 
 def test_hashes_need_the_secret_of_the_deployment():
-    """A guess of a record cannot be tried by those who read the topics alone."""
+    """A reader of the topics alone cannot test a guess of a record."""
     mine, theirs = dead_hashes(SECRET), dead_hashes(bytes(32))
     assert len(mine) == len(set(mine)) + 1 == 3 and mine[0] == mine[1]
     assert dead_hashes(SECRET) == mine
@@ -117,7 +117,7 @@ def test_hashes_need_the_secret_of_the_deployment():
     for plain in (b"{bad", b"k\0{bad", b"k{bad"):
         for made in (hashlib.sha256(plain), hashlib.blake2b(plain, digest_size=32)):
             assert made.hexdigest().encode() not in b" ".join(mine)
-    # One key, one purpose: units are hashed with another.
+    # Each key has one purpose: the digests of units use another key.
     hashing = derive(SECRET, "hashing")
     assert hash_of(RawRecord(0, 9, b"k", b"{bad"), hashing) not in mine
 
@@ -137,7 +137,7 @@ def test_a_copy_that_would_not_fit_is_replaced_by_its_hash(beyond, where):
         assert len(out.headers) == len(NAMES)
     else:
         assert (out.key, out.value) == (record.key, record.value)
-    # A broker takes a megabyte: what is copied fits with its headers.
+    # A broker accepts one megabyte, and a copy must fit with its headers.
     size = len(out.key or b"") + len(out.value or b"")
     size += sum(len(n) + len(v or b"") for n, v in out.headers)
     assert size < 1_000_000

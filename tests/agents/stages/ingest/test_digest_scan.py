@@ -1,4 +1,4 @@
-"""Compiled digests and partitioners: those of the hashing libraries, at every length."""
+"""Compiled digests and partitioners agree with the hashing libraries, at every length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS = [f"u{n}" for n in range(50)] + ["é" * n for n in range(140)] + ["x" * 4
 
 
 def columns(units: list[object]) -> UnitTexts:
-    """The units as texts in a buffer, some of them beside it."""
+    """The units as texts: most in one buffer, some beside it."""
     texts = [str(unit).encode() for unit in units]
     ends = np.cumsum([0, *map(len, texts)])
     integer = np.array([isinstance(unit, int) for unit in units])
@@ -27,7 +27,7 @@ def columns(units: list[object]) -> UnitTexts:
 def by_libraries(
     units: list[object], key: bytes, partitioner: str, partitions: int, partition: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Digests and strays of units one by one."""
+    """Digests and strays, computed one unit at a time."""
     made = [hashlib.blake2b(encode_unit(u), digest_size=16, key=key).digest() for u in units]
     homes = [partition] * len(units)
     if partitioner != "none":
@@ -52,7 +52,7 @@ def test_digests_and_homes_are_those_of_units_one_by_one(partitioner):
 def test_units_that_come_again_have_the_same_digests_whatever_came_between():
     random, key = Random(2), bytes(range(32))
     looks = UnitDigests(key, "murmur2", 5, 1)
-    for number in range(12):  # more units than are remembered at first, so that some are driven out
+    for number in range(12):  # more units than it remembers at first, so some are evicted
         units: list[object] = [random.choice((f"u{n}", n, f"{n}" * 9)) for n in range(4_000)]
         units += [f"fresh {number} {n}" for n in range(1_500)]
         random.shuffle(units)

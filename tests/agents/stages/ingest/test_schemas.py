@@ -1,4 +1,4 @@
-"""Schemas in the state: what was counted stays so, whatever a registry says or does later."""
+"""Schemas in the state: what was counted stays counted, whatever the registry answers later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SWAP = {'name = "test"\n': 'name = "test"\n[registry]\nurl = "http://localhost:1
 
 
 class Source:
-    """A registry that can be told what to answer."""
+    """A registry with the given answers."""
 
     def __init__(self, answers: dict[int, Schema | Verdict]) -> None:
         self.answers = answers
@@ -105,7 +105,7 @@ def test_without_a_registry_nothing_is_known() -> None:
 
 @pytest.mark.parametrize("number", [1 << 31, (1 << 32) - 1])
 def test_an_id_that_no_registry_has_is_bad_without_being_asked_for(number: int) -> None:
-    # Six bytes: a registry answered such ids unclearly, and the worker waited for ever.
+    # A registry answered such ids ambiguously, and six bytes made a worker wait for ever.
     source = Source({number: Verdict.PENDING, 1: SCHEMA})
     log = [RawRecord(0, 0, None, b"\0" + number.to_bytes(4, "big") + b"\2"), record(1)]
     schemas = known(source)
@@ -145,7 +145,7 @@ def test_a_registry_can_be_tried_by_an_id_of_the_state() -> None:
 
 
 def test_a_record_that_was_set_aside_stays_so_when_its_schema_comes() -> None:
-    """What was decided is in the log of the state: a replay decides the same."""
+    """The decision is in the state's log, so a replay decides the same."""
     source = Source({1: SCHEMA, 2: Verdict.UNKNOWN})
     log = [record(n, 1 + n % 2, f"u{n}") for n in range(20)]
     store, schemas = MemoryStore(), known(source)
@@ -178,7 +178,7 @@ def _outcome(engine: OfflineEngine) -> dict[str, Any]:
 
 
 def test_a_replay_takes_the_same_records_for_unknown() -> None:
-    # The schema became known at offset 30: before, its records were dead letters.
+    # The schema became known at offset 30; earlier records were dead letters.
     log = [record(n, 1 + n % 2, f"u{n}", "ab"[n % 2]) for n in range(80)]
     pinned = {1: Pinned(SCHEMA, 0), 2: Pinned(SCHEMA, 30)}
     first = _run(log, RecordedSchemas({("events", 0): pinned}))

@@ -40,7 +40,7 @@ def test_late_and_future_records_are_kept_apart():
     now = ORIGIN + 2 * DAY
     log = [
         event(0, "a", "x", ORIGIN - 1),  # before the first window
-        event(1, "a", "x", ORIGIN + 3 * DAY),  # further ahead than five minutes
+        event(1, "a", "x", ORIGIN + 3 * DAY),  # more than five minutes ahead
         event(2, "a", "x", now + 60_000_000),  # within the allowed skew
         event(3, "a", "x", ORIGIN),
     ]

@@ -1,4 +1,4 @@
-"""Units: injective encodings, keyed digests, the homes of Kafka's partitioners."""
+"""Units: injective encodings, keyed digests, and the partitions of Kafka's partitioners."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ def test_a_stray_is_a_stray_again_the_next_time():
 
 def test_units_are_encoded_injectively():
     texts = {encode_unit(u) for u in ("1", 1, ("1",), ("1", "1"), ("11",), (1, "1"), ("1", 1), "s")}
-    assert len(texts) == 7  # a single value is a tuple of one
+    assert len(texts) == 7  # a single value equals a tuple of one
 
 
 def test_murmur2_is_that_of_the_java_clients():
-    # Reference values of Kafka's own unit test of Utils.murmur2, before the sign is dropped.
+    # Reference values from Kafka's unit test of Utils.murmur2, before the sign is dropped.
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536,
              b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}  # fmt: skip
     hashes = hashed(Keys.of(known), "murmur2")

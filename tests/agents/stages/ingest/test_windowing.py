@@ -1,4 +1,4 @@
-"""Windows by arrival: so many triggers each, whatever times the events bear."""
+"""Windows by arrival: a fixed number of triggers each, for any times of events."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _swap(wall: bool) -> dict[str, str]:
 
 
 def log(count: int, page: str = "x", unit: str = "u{}") -> list[RawRecord]:
-    """Events of all times, in no order."""
+    """Events with all kinds of times, out of order."""
     return [event(n, unit.format(n), page, TIMES[n * 7 % len(TIMES)]) for n in range(count)]
 
 
@@ -68,13 +68,13 @@ def test_events_count_where_they_arrive_and_none_is_late_or_in_the_future():
     ]
     for n, body in enumerate(bodies):
         count = body["values"]["count"]
-        # Each window begins again from nothing.
+        # Each window starts from zero.
         assert abs(count["value"] - 10 * (n % 4 + 1)) < 6 * count["stddev"]
         assert body["final"] == (body["trigger"] == p.traits.horizon)
 
 
 def clock_log(d: Any, cuts: list[int]) -> tuple[list[Any], Ledger]:
-    """What the clock writes on schedule, one trigger at each cut."""
+    """The records that the clock writes on schedule, with one trigger at each cut."""
     ledger = Ledger()
     ledger.take(ledger.next("genesis", 1, {"genesis": "abcdef"}).encode())
     clock = Clock(d, ledger, "test", "key")
@@ -96,7 +96,7 @@ def clock_log(d: Any, cuts: list[int]) -> tuple[list[Any], Ledger]:
 
 
 def test_each_window_has_its_own_charge_and_its_own_bound():
-    """One unit sends without end: budget 4 pays for two records in each window, and no more."""
+    """One unit keeps sending: a budget of 4 pays for two records in each window, and no more."""
     d = made()
     clock, ledger = clock_log(d, [10 * n for n in range(1, 9)])
     assert sorted(epoch for _, epoch in ledger.charges) == [0, 1]
@@ -114,14 +114,14 @@ def test_windows_that_share_an_epoch_share_the_bound():
         d, NAMES, SECRET, {("events", 0): log(80, unit="same")}, list(enumerate(clock))
     )
     run.run()
-    # A pair is a key in a window: two records in the first use up all there is.
+    # A pair is a key in a window: two records in the first window use the whole budget.
     assert run.counts["p", "accepted"] == 2
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=8, max_size=8), st.integers(0, 2**32))
 def test_what_is_released_depends_on_places_in_the_log_alone(steps, seed):
-    """The same log with other times, in the same places: the same bytes."""
+    """Records in the same places but with other times give the same bytes."""
     d = made(mechanism=", adaptive_weight = 0")
     cuts = np.cumsum(steps).tolist()
     clock, _ = clock_log(d, cuts)
@@ -159,7 +159,7 @@ def test_after_a_refused_epoch_nothing_is_kept_for_a_window_that_has_not_begun()
     timeline.apply(Skipped("p", 1, 1, 0, 2))
     windows, future = placed(p, timeline, time[3:], beats[3:])
     assert windows.tolist() == [1, 1, 2] and not future.any()
-    assert [timeline.batch(w) for w in (1, 2)] == [0, 1]  # what is in 1 is dropped
+    assert [timeline.batch(w) for w in (1, 2)] == [0, 1]  # records of window 1 are dropped
 
 
 def test_before_a_pipeline_has_started_every_record_is_too_early():
@@ -187,7 +187,7 @@ def test_slots_of_event_time_need_windows_of_event_time():
 
 @pytest.mark.parametrize("schedule", ["", 'schedule = "external"'])
 def test_a_file_in_order_of_time_gives_the_same_counts_by_arrival(schedule):
-    """Where every event arrives at its own time, the two kinds of windows are one."""
+    """If every event arrives at its own time, both kinds of windows are the same."""
     rng = np.random.default_rng(1)
     data = [
         {"user": f"u{n}", "page": "x", "t": ORIGIN + int(rng.integers(1, 48 * HOUR))}
@@ -214,7 +214,7 @@ CAP = "delta = 1e-4, per_unit = { epsilon = 12, delta = 2e-4 } }"
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=20))
 def test_a_unit_pays_out_of_its_purse_in_the_order_of_the_log(records: list[tuple[int, int]]):
-    """Else where a step ended, which other units' records decide, would say what was refused."""
+    """Otherwise a refusal would depend on where a step ended, and so on other units' records."""
     p = deployment(swap={"delta = 1e-4 }": CAP}).pipelines[0]
     windows = np.array([window for window, _ in records], np.int64)
     units = np.zeros((len(records), 16), np.uint8)

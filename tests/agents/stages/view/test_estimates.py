@@ -1,4 +1,4 @@
-"""Errors of sums, differences and quotients, against noise that is drawn here."""
+"""Errors of sums, differences and quotients, against noise drawn by the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hushstream.agents.stages.view.estimates import Noisy, difference, noisy, ratio, told, total
 from hushstream.topics.releases import Value
 
-FALSE_ALARM = 5.0  # standard deviations of the number of intervals that cover: below 10^-6
+FALSE_ALARM = 5.0  # in standard deviations of the number of covering intervals: below 10^-6
 LOOKS = 4000
 Z = NormalDist().inv_cdf(0.975)
 
@@ -43,7 +43,7 @@ def test_an_interval_of_what_cannot_be_negative_ends_at_nothing() -> None:
 
 
 @pytest.mark.spread(3)
-# A denominator of 3, 10 and 100 deviations; noises that are independent, shared and opposed.
+# Denominators of 3, 10 and 100 deviations; independent, shared and opposed noises.
 @pytest.mark.parametrize("below", [60.0, 200.0, 2000.0])
 @pytest.mark.parametrize("correlation", [0.0, 0.9, -0.9])
 def test_intervals_of_quotients_cover_as_often_as_they_say(
@@ -56,13 +56,13 @@ def test_intervals_of_quotients_cover_as_often_as_they_say(
     held = shown = 0
     for above, under in draws:
         one = ratio(normal(above, spread), normal(under, spread), covariance, Z)
-        if one is None:  # the set that covers is no interval: it holds all there is far from 0
+        if one is None:  # the covering set is no interval then: it contains every value far from 0
             assert under <= Z * spread
             continue
         shown += 1
         assert one.ends is not None
         held += one.ends[0] <= true <= one.ends[1]
-    if below < 200:  # what is not shown was chosen by its noise: bounded from one side alone
+    if below < 200:  # the noise selects what is shown, so bound the coverage from one side
         assert held / LOOKS > 0.95 - (LOOKS - shown) / LOOKS
         return
     reach = FALSE_ALARM * math.sqrt(LOOKS * 0.95 * 0.05)
@@ -70,7 +70,7 @@ def test_intervals_of_quotients_cover_as_often_as_they_say(
 
 
 def test_the_delta_method_needs_the_covariance() -> None:
-    """A sum and a count with one noise: the error of their mean would be too large without it."""
+    """A sum and a count share noise; without the covariance, their mean's error is too large."""
     rng = np.random.default_rng(11)
     count = rng.normal(0, 10, LOOKS)
     means = (5 * (1000 + count) + rng.normal(0, 10, LOOKS)) / (1000 + count)

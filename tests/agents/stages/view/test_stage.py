@@ -1,4 +1,4 @@
-"""Views over a whole stream: the numbers, their intervals, and what a crash may not change.
+"""Views over a whole stream: numbers and intervals are right, and a crash changes nothing.
 
 Covers: agents/stages/view/columns.py, agents/stages/view/computation.py
 Covers: agents/stages/view/history.py, agents/stages/view/pieces.py, agents/stages/view/records.py
@@ -26,7 +26,7 @@ from hushstream.offline.simulate import simulate
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.records import Marker
 
-FALSE_ALARM = 5.0  # standard deviations of the number of intervals that cover: below 10^-6
+FALSE_ALARM = 5.0  # in standard deviations of the number of covering intervals: below 10^-6
 ZONES, PARTS, DAYS, RIDES = 240, 3, 3, 8
 DAY = 86_400_000_000
 
@@ -78,7 +78,7 @@ def declared(views: str, zones: int = ZONES) -> Config:
 
 
 def rides(zones: int = ZONES) -> Iterator[dict[str, Any]]:
-    """Each unit has one record, so that the bound cuts nothing."""
+    """Each unit has one record, so the bound cuts nothing."""
     for day in range(DAYS):
         for place in range(zones * PARTS):
             for n in range(RIDES):
@@ -91,7 +91,7 @@ Rows = dict[tuple[str, ...], dict[str, Any]]
 
 
 def released(outs: list[Out]) -> dict[tuple[str, int], Rows]:
-    """Values by key, by window and trigger; keys in the order of the rows."""
+    """By window and trigger: values by key, with keys in the order of the rows."""
     found: dict[tuple[str, int], Rows] = defaultdict(dict)
     for body in (json.loads(out.value or b"") for out in outs):
         place = found[body["window"]["start"], body["trigger"]]
@@ -112,7 +112,7 @@ def outs(name: str) -> list[Out]:
 
 
 def added(rows: Rows, zone: str, name: str) -> tuple[float, float]:
-    """Value and variance of a zone's sum over its parts."""
+    """Value and variance of a zone's sum, over its parts."""
     parts = [values[name] for key, values in rows.items() if key[0] == zone]
     assert len(parts) == PARTS
     return sum(p["value"] for p in parts), sum(p["stddev"] ** 2 for p in parts)
@@ -151,7 +151,7 @@ def test_every_number_follows_from_released_ones() -> None:
 
 
 def truth(zone: int, day: int) -> tuple[int, int]:
-    """Count and sum of a zone on a day."""
+    """Exact count and sum of a zone on a day."""
     mine = [r for r in rides_of(day) if r["zone"] == str(zone)]
     return len(mine), sum(min(r["x"], 10) for r in mine)
 
@@ -162,7 +162,7 @@ def rides_of(day: int) -> list[dict[str, Any]]:
 
 
 def test_intervals_cover_as_often_as_they_say() -> None:
-    """One look per zone, at the last release, whose noises are independent between zones."""
+    """One check for each zone, at the last release; noises of zones are independent."""
     view = released(outs("v"))
     rows = view[max(view)]
     held: dict[str, int] = defaultdict(int)
@@ -209,7 +209,7 @@ ZONES_OF_CRASHES = 3
 
 
 class Crashing:
-    """A stage whose process dies before and after commits, as often as it is told."""
+    """A stage whose process dies before and after commits, at the given frequency."""
 
     def __init__(self, views: tuple[ReleaseView, ...], log: Log, every: int) -> None:
         self.views, self.log, self.every = views, log, every
@@ -222,7 +222,7 @@ class Crashing:
             calls += 1
             records, fetched = self.log.since(stage.position, limit)
             step = stage.step(self.store, self.marker, records, fetched)
-            if calls % self.every == 0:  # what was not committed never happened
+            if calls % self.every == 0:  # uncommitted work is lost
                 stage = self.fresh()
                 calls += self.every > 1
                 continue
@@ -252,13 +252,13 @@ def small() -> tuple[Config, Log]:
     return config, log
 
 
-# Many records at once: a release is committed in several steps, and several are complete at once.
+# Many records at once: a release may take several commits, or one commit complete several.
 @pytest.mark.parametrize("every", [3, 4, 7])
 @pytest.mark.parametrize("rows", [2, 50_000])
 def test_crashes_change_no_byte(every: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     config, log = small()
     views = compile_config(config).views
-    whole = Crashing(views, log, 1 << 30).run(1000)  # each release in one step
+    whole = Crashing(views, log, 1 << 30).run(1000)  # one step for each release
     monkeypatch.setattr(view_stage, "RELEASED", rows)
     broken = Crashing(views, log, every).run(1000)
     for view in views:

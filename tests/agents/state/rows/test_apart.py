@@ -1,4 +1,4 @@
-"""Arrays apart from the heap: they are as others, and their memory goes back when they end."""
+"""Arrays outside the heap: they work like others, and their memory is freed with them."""
 
 from __future__ import annotations
 

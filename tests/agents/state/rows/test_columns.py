@@ -1,4 +1,4 @@
-"""Rows as columns: what is empty, what is put where."""
+"""Rows as columns: empty rows, and which row goes where."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_rows_become_columns_and_rows_again():
 
 
 def test_an_empty_row_is_never_taken_for_none():
-    """A unit whose row was cut to nothing would begin a second bound."""
+    """If a unit's row were cut to nothing, the unit would begin a second bound."""
     with pytest.raises(EngineError, match="damaged"):
         column_of([b"1", b"", None])
     with pytest.raises(EngineError, match="damaged"):

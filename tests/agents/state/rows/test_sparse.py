@@ -1,4 +1,4 @@
-"""Packed rows of keys: one packing for each content, and every other refused.
+"""Packed rows of keys: each content has one packing, and every other is refused.
 
 Covers: agents/state/rows/sparse_scan.py
 """
@@ -23,7 +23,7 @@ ROW = st.tuples(st.integers(-(1 << 31), (1 << 31) - 1), st.lists(NUMBER, min_siz
 
 
 def by_hand(due: int, numbers: list[int]) -> bytes:
-    """The packing as it is described, number by number."""
+    """The documented packing, number by number."""
     out, zeros = struct.pack("<i", due), 0
     for value in numbers:
         if value == 0:
@@ -50,7 +50,7 @@ def test_rows_have_the_form_that_is_described_and_come_back(rows: list[tuple[int
 
 @given(st.lists(st.integers(0, 3) | st.sampled_from([127, 128, 255]), max_size=9).map(bytes))
 def test_what_is_read_is_what_would_be_packed_and_all_else_is_refused(tail: bytes):
-    """So no two rows of bytes stand for one content."""
+    """So no two byte strings stand for one content."""
     row = Keys.of([b"\1\0\0\0" + tail])
     try:
         due, numbers = unpack(row, WIDTH)

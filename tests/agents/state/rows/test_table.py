@@ -1,4 +1,4 @@
-"""Tables of rows in memory: they answer as a dictionary does.
+"""Tables of rows in memory: they answer like a dictionary.
 
 Covers: agents/state/rows/scan.py
 """
@@ -19,7 +19,7 @@ def tables(width: int) -> list[HeldTable]:
 
 
 def some(random: Random, known: list[bytes], width: int, most: int) -> list[bytes]:
-    """Distinct keys, about half of them known; many differ in one byte alone."""
+    """Distinct keys, about half of them known; many differ in a single byte."""
     fresh = [bytes([random.randrange(3) for _ in range(width - 1)] + [random.randrange(256)])
              for _ in range(random.randrange(most))]  # fmt: skip
     again = random.sample(known, min(len(known), random.randrange(most)))
@@ -73,7 +73,7 @@ def test_what_was_read_does_not_change_with_the_table():
 
 
 def test_keys_that_name_one_slot_are_told_apart():
-    """In a table of so many rows most slots are shared by the low bits of some other hash."""
+    """In a table of this size, most slots match the low bits of several hashes."""
     n = 20_000
     keys = Keys.fixed(np.arange(n, dtype=">u4").view(np.uint8).reshape(n, 4))
     values = Keys.of([b"%d" % i for i in range(n)])
@@ -99,7 +99,7 @@ def test_the_size_grows_with_what_is_written_and_ends_with_a_clear():
 
 
 def test_keys_of_one_hash_are_told_apart():
-    """A slot that seems to be a key's own, and holds a row of another: two units, not one."""
+    """A slot may look like a key's own but hold another key's row: these are two units."""
     from hushstream.agents.state.rows import scan as row_scan
 
     one, other = Keys.of([b"u" * 19 + b"same tail"]), Keys.of([b"v" * 19 + b"same tail"])

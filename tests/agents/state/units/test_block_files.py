@@ -1,4 +1,4 @@
-"""Blocks in a table: those that are not there are damage, and what no index names is no trouble."""
+"""Blocks in a table: a missing block is damage, and a block that no index names does no harm."""
 
 from __future__ import annotations
 

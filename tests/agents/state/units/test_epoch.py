@@ -1,4 +1,4 @@
-"""Rows of one epoch, in memory or in blocks alone: as in a dictionary, whatever happens.
+"""Rows of one epoch, in memory or only in blocks: like a dictionary in every case.
 
 Covers: agents/state/units/ranges.py
 """
@@ -22,7 +22,7 @@ PREFIX = units_of(2) + sortable(-1)
 
 
 class MemoryBlocks:
-    """Blocks in a dictionary, and how many were read."""
+    """Blocks in a dictionary, and the number of blocks read."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, bytes] = {}
@@ -46,7 +46,7 @@ def asked_of(digests: Sequence[bytes]) -> Digests:
 
 
 def changes(random: Random, pool: Sequence[bytes], truth: dict[bytes, bytes]) -> dict[bytes, bytes]:
-    """New rows of some units: deleted, of the same size, or of any."""
+    """New rows of some units: deleted, of the same size, or of any size."""
     rows = {}
     for digest in random.sample(pool, random.choice((1, 20, 100))):
         same = len(truth.get(digest, b"abc"))
@@ -61,7 +61,7 @@ def test_rows_are_as_in_a_dictionary(monkeypatch: pytest.MonkeyPatch, room: int,
     monkeypatch.setattr(unit_epoch, "CROWDED", 30)
     monkeypatch.setattr(packed_rows, "BLOCK", 8)
     random, blocks = Random(seed), MemoryBlocks()
-    # Some share the first half of a digest, so that a head may end one block and begin the next.
+    # Some digests share their first half, so one head may end a block and begin the next.
     heads = [random.randbytes(8) for _ in range(60)]
     pool = [random.choice(heads) + random.randbytes(8) for _ in range(300)]
     pool += [random.randbytes(16) for _ in range(300)]
@@ -122,7 +122,7 @@ def test_only_what_has_changed_is_written_again(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("other", ["older", "of another epoch"])
 def test_a_block_that_is_not_the_one_that_was_written_is_damage(other: str):
-    """Each is whole, and of the same units: their rows would be old, or those of another day."""
+    """Both are whole blocks of the same units, but their rows are old or of another day."""
     blocks, digests = MemoryBlocks(), asked_of([bytes(16), b"\xff" * 16])
     epoch = UnitEpoch(PREFIX, blocks)
     epoch.put(digests, Keys.of([b"1", b"1"]))

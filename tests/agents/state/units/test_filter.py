@@ -1,4 +1,4 @@
-"""The filter of units on disk: it never says that a row is missing which is there."""
+"""The filter of units on disk: it never reports an existing row as missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hushstream.agents.state.units.packed import Digests
 
 
 def digests(rng: np.random.Generator, n: int) -> Digests:
-    """Those of a range whose units share their first eight bits."""
+    """Digests of a range whose units share the first eight bits."""
     words = rng.integers(0, 1 << 63, (2, n)).astype(np.uint64) << np.uint64(1)
     return Digests(words[0] >> np.uint64(8), words[1])
 

@@ -1,4 +1,4 @@
-"""Rows of units in memory: the newest of each, in order, and nothing of an epoch that is gone."""
+"""Rows of units in memory: the newest of each, in order, and none of a deleted epoch."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_epoch_whose_rows_were_all_deleted_takes_no_memory():
         assert listed is not None and len(listed) <= 2 * len(left)
     assert EPOCHS[0] not in units._epochs and len(units._epochs) == len(EPOCHS) - 1
     units.put(columns({first[3]: b""}))
-    assert EPOCHS[0] not in units._epochs  # to delete what is not there makes nothing
+    assert EPOCHS[0] not in units._epochs  # deleting what does not exist creates nothing
     units.put(columns({first[3]: b"again"}))
     assert list(units.scan(b"u", EPOCHS[1])) == [(first[3], b"again")]
 

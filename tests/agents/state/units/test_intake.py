@@ -1,4 +1,4 @@
-"""Rows that are gathered for an empty table: the last one of each unit, whatever waits on disk."""
+"""Rows gathered for an empty table: the last of each unit, wherever the rows wait."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .test_table import keys_of
 
 
 def lists(rng: np.random.Generator, number: int) -> list[RowColumns]:
-    """Lists of rows of 3,000 units in two epochs; each tenth row deletes."""
+    """Lists of rows of 3,000 units in two epochs; every tenth row is a deletion."""
     every = concat([keys_of(rng, 1_500, epoch) for epoch in (0, 1)])
     made = []
     for _ in range(number):

@@ -1,4 +1,4 @@
-"""Sorted rows of units: as in a dictionary, whatever is merged, and whole again from blocks.
+"""Sorted rows of units: like a dictionary through any merges, and restored from blocks.
 
 Covers: agents/state/units/packed_scan.py
 """
@@ -16,7 +16,7 @@ from hushstream.mechanisms.keys import Keys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-# Few heads, so that digests differ in their last bytes alone, at each place of a block.
+# With few heads, digests differ only in their last bytes, at every place in a block.
 DIGEST = st.tuples(
     st.sampled_from([0, 1, 1 << 40, 1 << 63, (1 << 63) + 1, (1 << 64) - 1]),
     st.sampled_from([0, 7, 1 << 63, (1 << 64) - 1]),
@@ -41,7 +41,7 @@ def content(packed: PackedRows) -> dict[bytes, bytes]:
 
 
 def found(packed: PackedRows, asked: list[bytes]) -> list[bytes]:
-    """Rows as a look finds them, in two parts."""
+    """The rows that a lookup finds, in two parts."""
     digests, m = Digests.of(matrix(asked)), len(asked)
     place, size = np.full(m, -1, np.int64), np.zeros(m, np.int64)
     parts = np.arange(0, m, 2), np.arange(1, m, 2)
@@ -122,7 +122,7 @@ def test_large_rows_make_small_blocks(monkeypatch: pytest.MonkeyPatch):
         lambda block: b"",
         lambda block: b"\xff" * 4 + block[4:],
         lambda block: block[:4] + b"\0" * 16 * 3 + block[4 + 16 * 3 :],  # one digest three times
-        lambda block: block[:-10] + b"\0\0\0\1\0\0" + block[-4:],  # a row is empty
+        lambda block: block[:-10] + b"\0\0\0\1\0\0" + block[-4:],  # an empty row
     ],
 )
 def test_a_block_that_was_changed_is_damage(harm):

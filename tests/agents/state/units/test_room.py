@@ -1,4 +1,4 @@
-"""The memory for rows of units is divided among the tables that are open."""
+"""The open tables share the memory for rows of units."""
 
 from __future__ import annotations
 

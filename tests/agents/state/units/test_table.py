@@ -1,4 +1,4 @@
-"""Rows of units in a table: each is found, whatever happens to the table."""
+"""Rows of units in a table: every row is found, whatever happens to the table."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ POOL = concat([keys_of(np.random.default_rng(8), 15, epoch) for epoch in range(4
 
 
 class _Shard:
-    """A table and its changelog, and what may happen to them."""
+    """A table, its changelog, and events that may happen to the table."""
 
     def __init__(self, folder: Path, hold: int, size: int) -> None:
         self._folder, self._hold, self._size = folder, hold, size
-        self.log: list[dict[bytes, bytes]] = []  # the rows of each step; an empty one was deleted
+        self.log: list[dict[bytes, bytes]] = []  # rows by step; an empty row is a deletion
         self.killed = 0
         self.table = self._opened()
 
@@ -117,7 +117,7 @@ class _Shard:
         elif what == "close":
             self.table.close()
             self.table = self._opened()
-        elif what == "kill":  # a copy of the folder is what a kill leaves behind
+        elif what == "kill":  # a kill leaves a copy of the folder
             shutil.copytree(self._folder / "s", self._folder / "left")
             self.table.abandon()
             discard(self._folder / "s")
@@ -139,7 +139,7 @@ class _Shard:
         self._restore()
 
 
-@settings(  # to make a found history shorter takes minutes
+@settings(  # shrinking a failing history takes minutes
     max_examples=40,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
@@ -178,11 +178,11 @@ def test_no_row_is_missed_whatever_happens_to_a_table(
 
 @pytest.mark.thorough
 def test_after_a_kill_each_unit_goes_on_from_its_row(tmp_path: Path):
-    """Real kills also meet the library's own threads; each user's row counts its events.
+    """Real kills also interrupt the library's own threads; each user's row counts its events.
 
-    What a kill meets is chance: most leave steps that the disk has not, some leave none. So the
-    kills go on until enough have met what this test is about; each comes some steps later, however
-    slow the machine is.
+    Chance decides what a kill interrupts: most lose steps that are not on the disk, some lose none.
+    So the kills go on until enough of them have met the cases of this test. Each kill comes some
+    steps after the start, at any speed of the machine.
     """
     folder, log, random = tmp_path / "s", tmp_path / "log", Random(11)
     seen = list[_Start]()
@@ -207,7 +207,7 @@ def test_after_a_kill_each_unit_goes_on_from_its_row(tmp_path: Path):
 
 
 class _Start(NamedTuple):
-    """Counts that a start printed: rows, steps of the log, steps of the table."""
+    """What a start prints: the numbers of rows, of steps in the log, and of steps in the table."""
 
     rows: int
     steps: int
@@ -215,13 +215,13 @@ class _Start(NamedTuple):
 
 
 def _enough(seen: list[_Start]) -> bool:
-    """Tell whether rows lay in the table, some steps were lost, and epochs differed."""
+    """Whether the table had rows, some steps were lost, and epochs differed."""
     met = [start for start in seen if start.rows > 5_000 and start.steps > EPOCH]
     lost = any(0 < start.restored < start.steps for start in met)
     return lost and len({start.restored // EPOCH for start in seen}) > 1
 
 
 def _torn(log: Path) -> None:
-    """Drop the last line if the kill has cut it off: a changelog shows whole steps only."""
+    """Drop the last line if the kill has cut it off: a changelog has only whole steps."""
     text = log.read_text()
     log.write_text(text[: text.rfind("\n") + 1])

@@ -1,4 +1,4 @@
-"""Servers that anybody may connect to: places, patience, and the host that was asked for.
+"""Servers that anyone may connect to: places, patience, and the requested host.
 
 Covers: agents/worker/health/http.py
 """
@@ -50,7 +50,7 @@ def silent(port: int, number: int, stack: ExitStack) -> list[socket.socket]:
     return made
 
 
-# A process with few files, as a worker is for whoever connects often enough.
+# A process with few file descriptors; many connections would exhaust a worker's too.
 FLOODED = """
 import resource, socket, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -79,13 +79,13 @@ def test_silent_connections_cost_a_process_none_of_the_files_that_it_needs():
 
 
 def test_whoever_waits_longest_makes_room_and_honest_probes_are_answered(server):
-    server.patience = server.connections._patience = 1000.0  # nobody is ended for waiting alone
+    server.patience = server.connections._patience = 1000.0  # no connection ends only for waiting
     with ExitStack() as stack:
         first, *_ = silent(server.server_address[1], 200, stack)
         first.settimeout(10)
         assert [asked(server.server_address[1]) for _ in range(20)] == [200] * 20
         assert len(server.connections) <= server.connections.most == 32
-        assert first.recv(1) == b""  # ended by the server
+        assert first.recv(1) == b""  # the server closed it
 
 
 def test_a_request_that_never_ends_is_ended(server):
@@ -94,7 +94,7 @@ def test_a_request_that_never_ends_is_ended(server):
         client.sendall(b"GET /live HTTP/1.1\r\n")
         began = time.monotonic()
         with pytest.raises(OSError):
-            while True:  # a byte now and then: no single wait is long
+            while True:  # single bytes, so that no single wait is long
                 client.sendall(b"x")
                 time.sleep(0.05)
         assert time.monotonic() - began < 20
@@ -191,8 +191,8 @@ def engine(host: str, *names: str) -> Engine:
     ("made", "host", "public", "operator"),
     [
         ("127.0.0.1", "prometheus.example", 421, 421),
-        ("0.0.0.0", "prometheus.example", 200, 421),  # public pages are for anyone, by any name
-        ("0.0.0.0", "10.1.2.3:9465", 200, 200),  # as Prometheus finds pods
+        ("0.0.0.0", "prometheus.example", 200, 421),  # public pages are served under any name
+        ("0.0.0.0", "10.1.2.3:9465", 200, 200),  # Prometheus finds pods by address
         ("0.0.0.0", "worker.shop.example:9465", 200, 200),
         ("127.0.0.1", "Worker.Shop.Example", 200, 200),
     ],

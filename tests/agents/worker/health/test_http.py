@@ -1,4 +1,4 @@
-"""The two small servers: pages, health, and an address that is taken."""
+"""The two small servers: pages, health, and an address that is in use."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_address_that_is_taken_is_refused_with_what_to_do(port):
 
 
 def test_a_client_that_hangs_up_leaves_no_traceback(port, capfd, caplog):
-    """A scraper that gave up resets its connection before, or while, the page is written."""
+    """A scraper that gives up resets its connection before or while the page is written."""
     for asked in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

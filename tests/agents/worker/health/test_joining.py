@@ -1,4 +1,4 @@
-"""Joining: a worker that its group never takes in says so once a minute, and ends."""
+"""Joining: a worker that its group never admits logs that once a minute, and then ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def clock(monkeypatch):
 
 
 def looks(watch: Joining, clock: list[float], seconds: float, joined: bool = False) -> list[str]:
-    """Look twice a second for a while; returns what was raised."""
+    """Look twice a second for some seconds; return the errors."""
     found = []
     for _ in range(int(2 * seconds)):
         clock[0] += 0.5
@@ -47,6 +47,6 @@ def test_one_that_was_taken_in_or_slept_has_not_waited(clock, caplog):
     assert looks(watch, clock, 59) == looks(watch, clock, 1, joined=True) == []
     assert looks(watch, clock, 59) == []
     slept = Joining(60 * SECOND)
-    clock[0] += 3600  # a machine that stood still has waited for nobody
+    clock[0] += 3600  # time in which the machine was suspended does not count
     assert slept.look(False) is None
     assert looks(slept, clock, 50) == []

@@ -1,4 +1,4 @@
-"""Mass loss: an alarm in words for the operator, and not a word of it for anyone else."""
+"""Mass loss: an alarm in words for the operator, and no word of it for anyone else."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_each_cause_is_told_in_words_once_in_a_while(made, lost, cause, words, c
     assert "150" not in line and "1000" not in line and "500" not in line
     assert [name for name, alarm in shown.items() if alarm] == [cause]
     assert path.stat().st_mode & 0o077 == 0
-    assert messages(caplog.records) == []  # the log is read outside of the trust boundary
+    assert messages(caplog.records) == []  # people outside the trust boundary read the log
 
 
 def test_a_smaller_share_and_few_records_are_no_alarm(made):
@@ -57,7 +57,7 @@ def test_a_smaller_share_and_few_records_are_no_alarm(made):
     watch.count(counts(routed=901, invalid__null=99))
     watch.look()
     assert not path.exists() and not any(shown.values())
-    watch.count(counts(invalid__null=99))  # too few: they wait for more
+    watch.count(counts(invalid__null=99))  # too few, so they wait for more
     watch.look()
     assert not any(shown.values())
     watch.count(counts(invalid__null=1))
@@ -65,7 +65,7 @@ def test_a_smaller_share_and_few_records_are_no_alarm(made):
     assert shown["dead"]
     watch.count(counts(routed=500))
     watch.look()
-    assert not shown["dead"]  # it is over
+    assert not shown["dead"]  # the alarm is over
 
 
 def test_zero_turns_it_off_and_the_file_does_not_grow_for_ever(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Two workers of one name: the second ends and names the first, which goes on."""
+"""Two workers with one name: the second ends and names the first, which continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATER = Identity(1_764_050_400, "11223344", "host-a.example")
 
 
 class Group:
-    """What the coordinator keeps of one static name."""
+    """The coordinator's record of one static name."""
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
@@ -100,7 +100,7 @@ def test_one_on_the_same_machine_that_runs_is_the_first(now) -> None:
             second.changed()
         other.kill()
         other.wait()
-        assert not first.lives  # it was restarted, perhaps as this one
+        assert not first.lives  # it was restarted, and may be this process
         times(namesake(Group(first.client_id), LATER), 8)
 
 
@@ -122,7 +122,7 @@ def test_an_earlier_version_says_nothing_of_itself(now) -> None:
 
 
 def test_what_passes_is_no_namesake(now) -> None:
-    """A worker that stood still, a rebalance that overtook it, a cluster that does not answer."""
+    """A suspended worker, a rebalance that came before its answer, or a cluster without one."""
     group = Group(FIRST.client_id)
     one = namesake(group, SECOND)
     for _ in range(50):
@@ -142,9 +142,9 @@ def test_what_passes_is_no_namesake(now) -> None:
 
 def test_others_of_a_group_are_those_with_another_name_and_another_process(monkeypatch) -> None:
     group = Group(FIRST.client_id)
-    assert namesake(group, SECOND).others()  # "another"
+    assert namesake(group, SECOND).others()  # the member "another"
     mine = Member(SECOND.client_id, None, "10.0.0.7", 1)
-    before = Member(FIRST.client_id, "w-1234", "10.0.0.7", 1)  # this worker, before its restart
+    before = Member(FIRST.client_id, "w-1234", "10.0.0.7", 1)  # this worker before its restart
     monkeypatch.setattr(group, "members", lambda name: [mine, before])
     assert not namesake(group, SECOND).others()
     assert namesake(group, SECOND, None).others()

@@ -1,4 +1,4 @@
-"""Live: every task gets on. Ready: it also serves, and reaches the broker."""
+"""Live: every task makes progress. Ready: the worker also serves and reaches the broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_worker_without_a_broker_lives_and_is_not_ready(monkeypatch):
     health.serving = True
     clock.outage(True)
     now[0] = 5.0
-    assert health.ready()  # the request may be one of a broker that has died and is back
+    assert health.ready()  # the failure may come from a broker that died and is back
     clock.outage(True)  # the next attempt fails too
     now[0] = 5.1
     assert health.live() and not health.ready()
@@ -46,7 +46,7 @@ def test_a_worker_without_a_broker_lives_and_is_not_ready(monkeypatch):
 
 
 def test_a_cluster_that_is_silent_makes_a_worker_not_ready_within_a_stated_time(monkeypatch):
-    """The clock may wait forty seconds for an answer until it knows that none comes."""
+    """The clock may wait forty seconds for an answer before it knows that none comes."""
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     clock = Progress("the clock")

@@ -1,4 +1,4 @@
-"""What systemd is told: once that the worker serves, and that it lives only while it does."""
+"""What systemd is told: once that the worker serves, and that it is alive only while it is."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ def test_ready_once_alive_while_live_and_stopping_at_the_end(heard):
     state["live"] = False
 
     def silent() -> bool:
-        """Whether nothing came for five intervals."""
+        """Whether nothing arrives for five intervals."""
         before = len(listen())
         time.sleep(0.3)
         return len(listen()) == before
 
-    until(silent)  # systemd hears nothing of a worker that stands still
+    until(silent)  # systemd hears nothing from a worker that has stalled
     made.stop()
     until(lambda: "STOPPING=1" in listen())
     assert listen().count("READY=1") == 1 and listen()[-1] == "STOPPING=1"
 
 
 def test_a_worker_that_stops_as_it_is_asked_how_it_is_says_nothing_more(heard):
-    """Else systemd would take a worker that has left for one that lives."""
+    """Otherwise systemd would take a worker that has left for a live one."""
     address, listen = heard
     looked: list[bool] = []
 
@@ -74,7 +74,7 @@ def test_a_worker_that_stops_as_it_is_asked_how_it_is_says_nothing_more(heard):
         return True
 
     made = Notifier(lambda: False, live, {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "60000"})
-    made._run()  # it ends, as the thread does
+    made._run()  # it ends like the thread
     assert looked == [True] and listen() == ["STOPPING=1"]
 
 
@@ -90,8 +90,8 @@ def test_a_listener_that_does_not_listen_holds_up_nobody(heard):
     state = {"ready": False}
     made = Notifier(lambda: state["ready"], lambda: True, {"NOTIFY_SOCKET": address})
     said = 0
-    while made._tell("WATCHDOG=1"):  # until nothing more fits
+    while made._tell("WATCHDOG=1"):  # until the buffer is full
         said += 1
     assert said > 0
-    made.stop()  # it would wait for ever
+    made.stop()  # a blocking send would wait for ever
     assert "STOPPING=1" not in listen()

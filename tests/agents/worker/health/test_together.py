@@ -1,4 +1,4 @@
-"""Several processes on one page: every sample names its process, and none hides behind others."""
+"""Several processes on one page: every sample names its process, and none hides another's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = deployment().pipelines[0]
 
 
 class Two:
-    """Two processes, of which the first owns the clock; and a third that does not answer."""
+    """Two processes, of which the first owns the clock, and a third that does not answer."""
 
     def __init__(self, folder: Path) -> None:
         self.live = [True, True]
@@ -54,7 +54,7 @@ class Two:
 
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
-    monkeypatch.setattr(together, "SECONDS", 120.0)  # who is there answers, however late
+    monkeypatch.setattr(together, "SECONDS", 120.0)  # a live process has time to answer
     made = Two(tmp_path)
     yield made
     for server in made.servers:
@@ -102,7 +102,7 @@ def test_a_process_that_does_not_answer_is_not_ready_and_not_live(two: Two) -> N
 def test_types_and_texts_are_those_of_one_process(two: Two) -> None:
     body = Together(two.sockets[:2]).operator()["/internal/metrics"]()[1].decode()
     alone = metrics_page(two.operator[0].series)()[1].decode()
-    # A sample more of each, and nothing else.
+    # One more sample of each, and nothing else.
     kinds = re.findall(r"# TYPE (\S+) (\S+)", body)
     assert kinds == re.findall(r"# TYPE (\S+) (\S+)", alone)
     assert body.count("# HELP hush_events_total Events by outcome.") == 1

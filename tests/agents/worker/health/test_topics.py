@@ -1,4 +1,4 @@
-"""Topics that change while a worker runs, and input that nobody fetches."""
+"""Topics that change while a worker runs, and input that is not fetched."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = Names("hush", "abcdef")
 
 
 class FakeCluster:
-    """Answers one after the other: topics, or an error."""
+    """Gives one answer after the other: topics or an error."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -40,7 +40,7 @@ class FakeCluster:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., TopicWatch]:
     monkeypatch.setattr(module, "CONFIRM_SECONDS", 0.0)
-    monkeypatch.setattr(module, "verify", lambda *_: NAMES)  # has tests of its own
+    monkeypatch.setattr(module, "verify", lambda *_: NAMES)  # it has its own tests
     monkeypatch.setattr(module, "unclaimed", lambda *_: [])  # likewise
     return lambda *answers: TopicWatch(FakeCluster(*answers), deployment(), None)  # type: ignore[arg-type]
 
@@ -89,11 +89,11 @@ def test_owners_that_are_deleted_or_forget_are_told_and_others_in_their_place_st
     looks = watch(*[whole()] * 2, less, *[whole()] * 4)
     looks.look()
     looks.look()
-    assert len(asked) == 1 and not caplog.records  # it is read once
+    assert len(asked) == 1 and not caplog.records  # it reads them once
     looks.look()
     (said,) = messages(caplog.records)
     assert f"{OWNERS} was deleted" in said and "run `hush topics` of every deployment" in said
-    missing.append("releases")  # another deployment has made it anew
+    missing.append("releases")  # another deployment has recreated it
     looks.look()
     looks.look()
     assert ["who writes releases" in said for said in messages(caplog.records)[1:]] == [True, True]
@@ -105,7 +105,7 @@ def test_owners_that_are_deleted_or_forget_are_told_and_others_in_their_place_st
         raise EngineError("topic releases is written by deployment 'b'")
 
     monkeypatch.setattr(module, "unclaimed", others)
-    looks._cluster.owners = 1  # made anew
+    looks._cluster.owners = 1  # recreated
     looks._cluster.answers = [whole(), whole()]
     with pytest.raises(EngineError, match="is written by deployment"):
         looks.look()
@@ -116,27 +116,27 @@ def test_input_that_grows_and_is_not_fetched_is_a_stall():
     ends, away = dict[TP, int](), [False]
     flow = Inflow(lambda _: seen["end"], ends, lambda: away[0])
     flow.look({tp: 5})
-    assert not flow.progress[tp].stalled(-1.0)  # it has all
+    assert not flow.progress[tp].stalled(-1.0)  # it has fetched everything
     seen["end"] = 9
     flow.look({tp: 6})
     one = flow.progress[tp]
     first = one._since
     assert first is not None and one.stalled(-1.0) and "raw-0" in one.what
     flow.look({tp: 6})
-    assert one._since == first  # it stands
+    assert one._since == first  # still the same stall
     away[0] = True
     flow.look({tp: 6})
-    assert one._since != first  # a broker that is away is waited for by others
+    assert one._since != first  # other parts of the worker wait for an absent broker
     away[0] = False
     flow.look({tp: 9})
     assert one._since is None
-    ends[tp] = 12  # the broker has more, which the clock log does not say of cells
+    ends[tp] = 12  # the broker has more; for cells, the clock log does not say so
     flow.look({tp: 9})
     second = one._since
-    assert second is not None  # it has stood since then, although it had rested before
+    assert second is not None  # the stall began here, after a rest
     flow.look({tp: 9})
     assert one._since == second
     flow.look({tp: 12})
     assert one._since is None
-    flow.look({})  # paused, or revoked
+    flow.look({})  # paused or revoked
     assert flow.progress == {}

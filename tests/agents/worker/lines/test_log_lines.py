@@ -1,4 +1,4 @@
-"""Lines of the log: one a minute for each cause, named, and as JSON where asked for."""
+"""Log lines: one a minute for each cause, with a name, and as JSON if configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that a person reads in a terminal, a log, a picture: nothing of it acts there."""
+"""Text that a person reads in a terminal, a log or a picture never acts there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .test_log_lines import made  # noqa: F401
 EVIL = "tea\x1b[2J\x9b1m\x1b]0;owned\x07\n\u202eeurt\u2066\u200b\x7f"
 SEEN = r"tea\u001b[2J\u009b1m\u001b]0;owned\u0007\n\u202eeurt\u2066\u200b\u007f"
 ROOT = Path(hushstream.__path__[0])
-# What another program reads is printed exactly; everything else goes through `say` and `Screen`.
+# Output for other programs is exact; everything else goes through `say` and `Screen`.
 EXACT = {"cli/releases.py": 2, "cli/topics.py": 5, "cli/planning/sql.py": 1,
          "cli/options.py": 1, "cli/version.py": 1}  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_lines_for_a_person_and_lines_for_a_program(capsys):
 
 
 def evil() -> list[releases.Released]:
-    """Recorded releases, in which somebody has named a key."""
+    """Recorded releases with a malicious key."""
     first = released("histogram-sums")[0]
     rows = [msgspec.structs.replace(row, key={**row.key, "zone": EVIL}) for row in first.rows[:1]]
     return [releases.Released((*rows,), first.manifests)]
@@ -125,7 +125,7 @@ def test_every_command_prints_through_one_of_the_two():
     for path in sorted(path for one in packages for path in (ROOT / one).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if name in ("cli/group.py", "agents/worker/lines/screen.py"):
-            continue  # one escapes by itself, and imports nothing; the other is what is meant
+            continue  # one escapes text itself and imports nothing; the other is `Screen`
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)

@@ -1,4 +1,4 @@
-"""What a person sees of a text: nothing acts on a terminal, hides or turns; JSON means the same."""
+"""Text for people: nothing acts on a terminal, hides or turns, and JSON keeps its meaning."""
 
 from __future__ import annotations
 

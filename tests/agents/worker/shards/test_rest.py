@@ -1,4 +1,4 @@
-"""Rests between steps: none of few shards, none before a trigger, none with much to do."""
+"""Rests between steps: none with few shards, before a trigger, or with much work."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def test_the_more_shards_the_longer_and_few_keep_none(among: int, seconds: float
 
 def test_a_rest_begins_with_the_end_of_a_step():
     rest = made(60)[1].of(["p"], raw=True)
-    assert left(rest, 7.0) == 0  # the first step waits for nothing
+    assert left(rest, 7.0) == 0  # the first step does not wait
     rest.stepped(10.0, more=False)
     assert (left(rest, 10.0), left(rest, 11.0), left(rest, 11.5)) == (1.5, 0.5, 0)
-    rest.stepped(20.0, more=True)  # the stage goes on without new input
+    rest.stepped(20.0, more=True)  # the stage continues without new input
     assert left(rest, 20.0) == 0
 
 

@@ -1,4 +1,4 @@
-"""A shard: positions that are its own, one transaction, the table after it, zombies fenced.
+"""A shard: its own positions, one transaction, the table written after it, zombies fenced.
 
 Covers: agents/worker/shards/report.py, agents/worker/shards/spec.py
 """
@@ -36,7 +36,7 @@ def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
         await again.open()
         assert (again.applied, again.wanted) == (9, 9)
         await again.close()
-        other = bench.shard("two")  # an empty folder: all of it comes from the changelog
+        other = bench.shard("two")  # an empty folder, restored from the changelog
         await other.open()
         assert (other.applied, other._state.table.get_many([b"n", UNIT])) == (9, [b"9", b"9"])
         await other.close()
@@ -47,7 +47,7 @@ def test_steps_are_published_stored_and_taken_up_by_the_next_owner(bench):
 
 
 def test_a_table_that_is_damaged_while_it_serves_is_restored(bench, monkeypatch):
-    """In whatever part of a step it shows, nothing is lost and nothing is doubled."""
+    """The damage may show in any part of a step; nothing is lost or doubled."""
 
     async def run() -> None:
         shard = bench.shard()
@@ -92,7 +92,7 @@ def test_a_disk_that_damages_one_table_after_the_other_is_given_up(tmp_path):
 
 
 class Particular(Tally):
-    """A stage that reads what nothing else has read, and finds it damaged the first time."""
+    """A stage that finds the table damaged at its first opening, in rows that only it reads."""
 
     damaged = 1
 
@@ -138,7 +138,7 @@ def test_a_shard_that_was_closed_leaves_no_series(bench):
         names = {f"{bench.name}-log-0", "in-0", f"{bench.name}-0"}
         assert series() and series() <= names
         await shard.close()
-        await shard.measure()  # upkeep may be about to
+        await shard.measure()  # upkeep may call it at this time
         assert series() == set()
 
     asyncio.run(run())
@@ -161,7 +161,7 @@ def test_the_first_step_begins_where_the_input_did(bench):
 
 
 def test_a_step_that_the_product_itself_refuses_reaches_the_worker(bench, monkeypatch):
-    """It would be refused again for ever: a shard that only went quiet would look alive."""
+    """Every retry would fail as well, and a shard that merely went quiet would look alive."""
 
     async def refuses(*_: Any) -> int:
         raise EngineError("a record is larger than the broker takes")
@@ -197,14 +197,14 @@ def test_whatever_a_stage_raises_reaches_the_worker(bench):
     asyncio.run(run())
     (error,) = bench.failures
     assert isinstance(error, EngineError) and isinstance(error.__cause__, ZeroDivisionError)
-    assert "a bug" not in str(error)  # its text may quote records
+    assert "a bug" not in str(error)  # the error's text may quote records
 
 
 def test_a_shard_that_is_closed_while_it_reopens_leaves_its_folder_and_its_new_owner_alone(
     bench, monkeypatch
 ):
-    """Fenced, it waits; a rebalance closes it meanwhile, and gives it back later."""
-    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 600.0)  # a close does not wait for it
+    """A fenced shard waits; a rebalance closes it meanwhile and returns the partition later."""
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 600.0)  # a close does not wait that long
 
     async def run() -> None:
         first, second = bench.shard(), bench.shard("two")
@@ -217,10 +217,10 @@ def test_a_shard_that_is_closed_while_it_reopens_leaves_its_folder_and_its_new_o
         monkeypatch.setattr(first, "_reopen", noted)
         await first.open()
         await second.open()
-        first.deliver(interval(0, 3))  # fails: fenced
+        first.deliver(interval(0, 3))  # fails, because it is fenced
         await asyncio.wait_for(fenced.wait(), 150)
         await asyncio.wait_for(first.close(patience=300), 150)
-        second.deliver(interval(0, 5))  # still the owner
+        second.deliver(interval(0, 5))  # it still owns the partition
         await applied(second, 5)
         await second.close()
 
@@ -237,12 +237,12 @@ def test_a_shard_that_leaves_ends_when_it_is_fenced_and_leaves_its_new_owner_alo
         await applied(first, 3)
         assert not first.left
         await second.open()
-        assert (second.applied, first.left) == (3, False)  # it learns of it with its next step
+        assert (second.applied, first.left) == (3, False)  # its next step will tell it
         first.deliver(interval(3, 5))
         await until(lambda: first.left)
-        first.doubt()  # the new owner has trimmed what was wanted here
+        first.doubt()  # the new owner has trimmed records that were wanted here
         await first.close()
-        second.deliver(interval(3, 6))  # still the owner
+        second.deliver(interval(3, 6))  # it still owns the partition
         await applied(second, 6)
         await second.close()
 
@@ -252,7 +252,7 @@ def test_a_shard_that_leaves_ends_when_it_is_fenced_and_leaves_its_new_owner_alo
 
 
 def test_a_shard_that_leaves_opens_never_again(tmp_path, monkeypatch):
-    """Whatever happens to it: its table is damaged, or its next record is gone."""
+    """Even if its table is damaged or its next record is gone."""
 
     async def run(happens: Callable[[Shard], Awaitable[object] | None]) -> bool:
         shard = unopened(tmp_path).shard()
@@ -276,7 +276,7 @@ def test_a_shard_that_leaves_opens_never_again(tmp_path, monkeypatch):
 
 
 def test_a_shard_that_leaves_while_brokers_are_away_is_not_opened_after_that(tmp_path, monkeypatch):
-    """Others have taken over by then: its producer would fence theirs."""
+    """Another worker has taken over by then, and its producer would be fenced."""
 
     async def run() -> None:
         shard, tries = unopened(tmp_path).shard(), list[int]()
@@ -290,7 +290,7 @@ def test_a_shard_that_leaves_while_brokers_are_away_is_not_opened_after_that(tmp
         monkeypatch.setattr(shard, "_acquire", away)
         await asyncio.wait_for(shard.open(), 20)
         assert tries == [1] and shard.left and shard._task is None
-        await shard.open()  # as where it was to leave before it began
+        await shard.open()  # as if it had to leave before it began
         assert tries == [1]
         await shard.close()
 
@@ -321,7 +321,7 @@ def test_a_shard_that_is_cancelled_while_it_restores_lets_go_of_its_folder(bench
 
 
 def test_a_shard_in_doubt_opens_again_and_asks_for_what_it_then_wants(bench):
-    """Asleep, it was overtaken: another worker has applied more, and the topic is trimmed."""
+    """While it slept, another worker applied more records, and the topic was trimmed."""
 
     async def run() -> None:
         sleeper = bench.shard()
@@ -360,14 +360,14 @@ def test_a_start_with_a_slow_wall_clock_follows_the_clock_log(tmp_path):
     async def run() -> None:
         shard = unopened(tmp_path).shard()
         ahead = int(time.time() * 1e6) + 3_600_000_000
-        shard._shared.wall.reach(ahead)  # a trigger of that time was read
+        shard._shared.wall.reach(ahead)  # as if it had read a trigger of that time
         await asyncio.wait_for(shard._until(ahead), 120)
 
     asyncio.run(run())
 
 
 def test_a_release_waits_for_its_public_time(tmp_path, monkeypatch):
-    """And no longer: the clock is looked at until it shows that time."""
+    """And no longer: it reads the clock until the clock shows that time."""
     monkeypatch.setattr(shard_module, "SLICE_SECONDS", 0.001)
 
     async def run() -> None:

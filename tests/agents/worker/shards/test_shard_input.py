@@ -1,4 +1,4 @@
-"""What a shard takes of its input, without a broker: no gap, nothing twice, no more than fits.
+"""What a shard takes of its input, without a broker: no gap, no record twice, no more than fits.
 
 Covers: agents/worker/shards/shard.py
 """
@@ -39,7 +39,7 @@ def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):
         bench = unopened(tmp_path)
         shard = bench.shard()
         shard.deliver(interval(0, 3))
-        shard.deliver(interval(5, 9))  # 3 and 4 were filtered away, or are still to come
+        shard.deliver(interval(5, 9))  # 3 and 4 were filtered out, or are still to come
         await asyncio.sleep(0)
         assert (held(shard), shard.wanted, bench.seeks) == ([0, 1, 2], 3, [3])
 
@@ -51,7 +51,7 @@ def test_what_was_delivered_before_is_not_taken_twice(tmp_path):
         shard = unopened(tmp_path).shard()
         shard.deliver(interval(0, 5))
         shard.deliver(interval(0, 5))  # fetched under another generation
-        shard.deliver(interval(3, 8))  # overlaps
+        shard.deliver(interval(3, 8))  # overlaps the first one
         assert (held(shard), shard.wanted) == (list(range(8)), 8)
 
     asyncio.run(run())
@@ -76,7 +76,7 @@ def test_a_full_shard_pauses_its_partition(tmp_path, monkeypatch):
         assert bench.flows == []
         shard.deliver(interval(8, 20))
         shard.deliver(interval(20, 22))
-        assert bench.flows == [False, False]  # again, since something came all the same
+        assert bench.flows == [False, False]  # again, since an interval came nevertheless
         shard._backlog.release(18)  # the stage has taken them
         assert bench.flows[2:] == [True] and held(shard) == [18, 19, 20, 21]
 

@@ -1,4 +1,4 @@
-"""The one transaction of a step: the table after it, zombies fenced, silence given up."""
+"""The one transaction of a step: the table is written after it, zombies are fenced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..bench import applied, interval, until
 
 
 def test_the_table_changes_only_after_the_commit(bench):
-    """A transaction that fails leaves no trace: not in the table, not in the next attempt."""
+    """A failed transaction leaves no trace in the table or in the next attempt."""
 
     async def run() -> None:
         shard = bench.shard()
@@ -33,7 +33,7 @@ def test_the_table_changes_only_after_the_commit(bench):
 
         producer.commit_transaction = fails
         shard.deliver(interval(2, 6))
-        await until(lambda: bench.seeks == [2])  # reopened, and asks for them again
+        await until(lambda: bench.seeks == [2])  # it has reopened and asks for them again
         assert seen == [[b"2"]]
         assert shard._state.table.get_many([b"n"]) == [b"2"]
         assert shard._producer is not producer
@@ -45,11 +45,11 @@ def test_the_table_changes_only_after_the_commit(bench):
     asyncio.run(run())
     assert bench.published() == [b"%d" % n for n in range(6)]
     copies = bench.published(committed=False)
-    assert len(copies) > 6 and set(copies) == set(bench.published())  # the aborted ones are equal
+    assert len(copies) > 6 and set(copies) == set(bench.published())  # the aborted copies are equal
 
 
 def test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit(bench):
-    """A new leader, for one, may not expect the sequence number of one partition's batch."""
+    """For example, a new leader may not expect the sequence number of a batch."""
 
     async def run() -> None:
         shard = bench.shard()
@@ -57,9 +57,9 @@ def test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit(
         shard.deliver(interval(0, 2))
         await applied(shard, 2)
         numbers = shard._producer._txn_manager._sequence_numbers
-        numbers[TopicPartition(bench.out, 0)] += 7  # of what the step publishes, not of its marker
+        numbers[TopicPartition(bench.out, 0)] += 7  # for the step's output, not its marker
         shard.deliver(interval(2, 6))
-        await until(lambda: bench.seeks == [2])  # it has opened again, from committed state
+        await until(lambda: bench.seeks == [2])  # it has reopened, from committed state
         shard.deliver(interval(2, 6))
         await applied(shard, 6)
         await shard.close()
@@ -70,7 +70,7 @@ def test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit(
 
 
 def test_a_shard_that_was_answered_by_a_leader_of_before_publishes_nothing(bench, monkeypatch):
-    """A leader that is cut off may answer readers with an end of before; see `transact`."""
+    """A leader that is cut off may answer readers with an old end offset; see `transact`."""
     monkeypatch.setattr(shard_module, "FENCED_SECONDS", 0.1)
 
     async def run() -> None:
@@ -105,7 +105,7 @@ def test_a_shard_that_was_answered_by_a_leader_of_before_publishes_nothing(bench
 
 
 def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
-    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 3600.0)  # it would open again after that
+    monkeypatch.setattr(shard_module, "FENCED_SECONDS", 3600.0)  # it would reopen after that time
 
     async def run() -> None:
         zombie = bench.shard("one")
@@ -129,7 +129,7 @@ def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
 
 
 def test_a_commit_that_nobody_answers_is_given_up_and_made_again(bench, monkeypatch):
-    """A transaction whose coordinator has lost its leader: the library asks for it without end."""
+    """The coordinator's partition has lost its leader, and the library retries for ever."""
     limits = iter([0.5])
     monkeypatch.setattr(shard_module, "within", lambda _: asyncio.timeout(next(limits, 600.0)))
 
@@ -141,7 +141,7 @@ def test_a_commit_that_nobody_answers_is_given_up_and_made_again(bench, monkeypa
         outages: list[bool] = []
         monkeypatch.setattr(shard.progress, "outage", outages.append)
         await until(lambda: bench.seeks == [0])
-        assert outages[0] and not outages[-1]  # not ready meanwhile
+        assert outages[0] and not outages[-1]  # it is not ready meanwhile
         shard.deliver(interval(0, 3))
         await applied(shard, 3)
         await shard.close()
@@ -167,7 +167,7 @@ def test_rows_of_an_aborted_transaction_are_not_restored(bench):
     producer.produce(f"{bench.name}-log", b"999", b"n", partition=0)
     marker = encode(Marker(bench.genesis, 999))
     producer.produce(f"{bench.name}-log", marker, MARKER, partition=0)
-    producer.flush(120)  # it is in the log, and is aborted when the next owner opens
+    producer.flush(120)  # the records are in the log; the next owner's opening aborts them
     del producer
 
     async def reopen() -> None:

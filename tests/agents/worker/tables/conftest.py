@@ -1,4 +1,4 @@
-"""A bench with a store of snapshots, and what tables without a worker share."""
+"""A bench with a store of snapshots, and fixtures for tables without a worker."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ GOES_ON = "goes on from its snapshot"
 
 
 class Store(Objects):
-    """A folder that may be away."""
+    """A folder that may be unavailable."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"file://{folder}")
@@ -39,7 +39,7 @@ class Store(Objects):
 
 
 class Made:
-    """A shard of one worker, and what makes its snapshots."""
+    """A shard of one worker, with the uploads of its snapshots."""
 
     def __init__(self, bench: Bench, shard: Shard, every: float = 0.0) -> None:
         self.bench, self.shard, self.metrics = bench, shard, OperatorMetrics()
@@ -53,7 +53,7 @@ class Made:
         await applied(self.shard, to)
 
     async def snapshot(self) -> None:
-        """A round that wants a seal, a step that tells it, one that sends, a step that tells."""
+        """A round wants a seal, a step writes it, a round uploads, a step ends the snapshot."""
         await self.uploads.round()
         await self.steps(self.shard.applied + 1)
         await self.uploads.round()
@@ -61,13 +61,13 @@ class Made:
 
     @property
     def at(self) -> Path:
-        """Folder of the table's objects."""
+        """The folder of the table's objects."""
         assert isinstance(self.bench.store, Store)
         return self.bench.store.folder / self.bench.genesis / f"{self.bench.name}-log" / "0"
 
     @property
     def position(self) -> int:
-        """Place in the changelog from which a snapshot goes on."""
+        """The changelog position from which the snapshot continues."""
         keys = TableKeys(bytes(32), f"{self.bench.genesis}/{self.bench.name}-log/0")
         known = evidence.known_of(*keys.open_head((self.at / "head").read_bytes()).rows)
         assert known is not None and known.start is not None
@@ -82,7 +82,7 @@ Working = Callable[[Made], Any]
 
 
 def with_snapshot(bench: Bench, then: Working) -> None:
-    """Make a snapshot of a table of seven records, take a step more, and go on."""
+    """Make a snapshot of a table of seven records, then run ``then``."""
 
     async def run() -> None:
         shard = bench.shard()
@@ -98,7 +98,7 @@ def with_snapshot(bench: Bench, then: Working) -> None:
 
 
 async def opened(bench: Bench, caplog, worker: str = "two") -> tuple[bool, Any]:
-    """Open the shard on an empty disk; whether from a snapshot, and its rows."""
+    """Open the shard on an empty disk: whether it began with a snapshot, and its rows."""
     shutil.rmtree(bench.folder / worker, ignore_errors=True)
     caplog.clear()
     caplog.set_level("INFO")

@@ -1,4 +1,4 @@
-"""A commit that was answered and then forgotten by brokers: tables that have it, and others.
+"""A commit that brokers answered and then forgot: tables that have it, and tables that do not.
 
 Covers: agents/kafka/markers.py, agents/worker/tables/local_state.py
 """
@@ -26,7 +26,7 @@ FORGOTTEN = "forgotten-2"
 
 
 async def hanging(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Marker]:
-    """Leave a transaction open in the changelog; the next producer to start is asked how it ends.
+    """Leave a transaction open in the changelog; the next producer that starts decides its end.
 
     Returns:
         The offset of its first record, and its marker.
@@ -73,7 +73,7 @@ def test_what_no_table_has_is_aborted_and_a_table_that_comes_back_is_restored(be
     async def run() -> None:
         await stepped(bench, "two", 3)
         offset, marker = await hanging(bench, monkeypatch)
-        forged(bench, marker, 0.0, offset)  # of a worker that has lost the partition meanwhile
+        forged(bench, marker, 0.0, offset)  # of a worker that has lost the partition since
         other = bench.shard("two")
         await other.open()
         assert other.applied == 3

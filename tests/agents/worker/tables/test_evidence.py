@@ -1,4 +1,4 @@
-"""Kept tables: what cannot be trusted is thrown away; what knows more than the log is evidence."""
+"""Kept tables: an untrusted one is discarded, and one that knows more than the log is evidence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ..bench import GHOST, UNIT, Bench, applied, interval, visible
 
 
 def forged(bench: Bench, marker: Marker, age: float, offset: int) -> None:
-    """Put a table into a shard's folder, with a row that its changelog does not have (any more)."""
+    """Put a table into a shard's folder, with a row that its changelog does not have."""
     store = RocksStore(bench.path(), None, 1 << 20)
     position = json.dumps({"offset": offset, "time": time.time() - age}).encode()
     rows = {b"n": b"777", GHOST: b"1", MARKER: encode(marker), POSITION: position}
@@ -41,7 +41,7 @@ def forged(bench: Bench, marker: Marker, age: float, offset: int) -> None:
 
 
 def told(bench: Bench) -> list[tuple[int, Marker]]:
-    """Markers of the changelog, and where they lie."""
+    """The changelog's markers with their offsets."""
     visible(bench.kafka, f"{bench.name}-log")
     records = read_topic(bench.kafka, f"{bench.name}-log", 1)[0].records
     return [(r.offset, decode_marker(r.value or b"")) for r in records if r.key == MARKER]
@@ -62,7 +62,7 @@ async def stepped(bench: Bench, worker: str, to: int) -> None:
 )
 @pytest.mark.parametrize("behind", [True, False], ids=["behind", "at the end"])
 def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, behind):
-    """All of it: a row that the changelog has deleted since, or never had, would stay otherwise."""
+    """Completely: otherwise a row would stay that the changelog has deleted or never had."""
 
     async def run() -> None:
         await stepped(bench, "two", 3)
@@ -86,13 +86,13 @@ def test_local_state_that_cannot_be_trusted_is_thrown_away(bench, genesis, age, 
 def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
     bench, monkeypatch, reached, age, offset
 ):
-    """The changelog was rewound: what the table counted would be counted anew."""
+    """The changelog was rewound, so the table's records would be counted again."""
     monkeypatch.setattr(clients, "SETTLE_SECONDS", 0.3)
 
     async def run() -> None:
         await stepped(bench, "two", 3)
         forged(bench, Marker(bench.genesis, reached), age, offset)
-        for _ in range(2):  # a restart finds the same again
+        for _ in range(2):  # a restart finds the same
             shard = bench.shard()
             try:
                 with pytest.raises(RewoundError, match="restored, copied or rewound"):
@@ -104,7 +104,7 @@ def test_a_table_that_knows_more_than_its_changelog_is_evidence_and_is_kept(
 
 
 def plain(bench: Bench) -> None:
-    """Have a table name its position as one does whose units' rows lie one by one."""
+    """Store the position as a table does that keeps each unit's row by itself."""
     store = RocksStore(bench.path(), None, 1 << 20)
     (position,) = store.get_many([POSITION])
     store.write({POSITION: None, PLAIN_POSITION: position})
@@ -139,7 +139,7 @@ def test_a_table_of_an_earlier_version_is_evidence_and_is_restored_from_nothing(
 def test_a_table_that_is_not_saved_tells_how_far_it_came_and_begins_where_it_was_saved(
     bench, monkeypatch
 ):
-    """Else a large table would be no evidence of what it saw since, or lack the rows of that."""
+    """Otherwise a large table would not prove what it has seen, or would lack rows of it."""
     monkeypatch.setattr(rocks, "CLOSED_ROWS", -1)
     bench.hold = 1_000
 
@@ -154,7 +154,7 @@ def test_a_table_that_is_not_saved_tells_how_far_it_came_and_begins_where_it_was
             if to == 3:
                 assert known.start is None
                 restored = offset
-            else:  # what the restore has read is saved, and nothing since
+            else:  # the restore's rows are saved, and none since
                 assert known.start is not None and restored < known.start <= restored + 2
         assert bench.rows()[b"n"] == b"3"
         shard = bench.shard()
@@ -189,7 +189,7 @@ def test_what_is_newest_of_a_tables_rows_is_its_progress():
     assert known_of(position(9, 5), None, rows[0], seen) == Known(9, other, 9)
     assert known_of(position(9), None, rows[0], seen) == Known(9, one, 9)
     assert known_of(position(4, 1e6), None, rows[0], seen) == Known(9, other, None)
-    # An earlier version went on with a table that a restore had begun.
+    # An earlier version continued with a table that a restore had begun.
     assert known_of(position(4), position(6), rows[0], None) == Known(6, one, None)
     assert known_of(None, None, None, seen) == Known(9, other, None)
     assert known_of(position(4), None, None, None) is None
@@ -201,7 +201,7 @@ def test_what_is_newest_of_a_tables_rows_is_its_progress():
 def test_a_table_of_another_history_is_evidence_however_far_its_changelog_has_grown(
     bench, age, own
 ):
-    """Nothing else shows that the log was rewound: it is longer, and its markers are further on."""
+    """Only the table shows the rewind: the log is longer, and its markers are further on."""
     names, folder = Names("any", bench.genesis), bench.folder / "one"
 
     async def run() -> None:
@@ -209,7 +209,7 @@ def test_a_table_of_another_history_is_evidence_however_far_its_changelog_has_gr
             await stepped(bench, "two", to)
         (_, _), (at, second), (_, last) = told(bench)
         lost = replace(second, transaction="of a history that is gone")
-        # After a step a table stands at the first row of the last batch, else behind the marker.
+        # After a step, a table is at the first row of the last batch; otherwise behind the marker.
         position = at - 2 if own else at + 1
         forged(bench, lost, age, position)
         assert lost.applied < last.applied
@@ -233,7 +233,7 @@ def test_a_table_of_another_history_is_evidence_however_far_its_changelog_has_gr
 
 
 def test_a_transaction_that_becomes_visible_later_is_no_other_history(bench, monkeypatch):
-    """A commit is answered before its markers are written: a restart may come in between."""
+    """A commit is answered before its markers are written, and a restart may come in between."""
     names, folder = Names("any", bench.genesis), bench.folder / "one"
 
     async def run() -> None:
@@ -251,7 +251,7 @@ def test_a_transaction_that_becomes_visible_later_is_no_other_history(bench, mon
 
 
 def test_a_table_of_which_its_changelog_says_nothing_any_more_is_restored_from_nothing(bench):
-    """Compaction has deleted its marker, and all before: it may be of any history."""
+    """Compaction has deleted the table's marker and all earlier ones: its history is unknown."""
     names, folder = Names("any", bench.genesis), bench.folder / "one"
 
     async def run() -> None:

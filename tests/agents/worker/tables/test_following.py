@@ -23,14 +23,14 @@ from ..bench import UNIT
 
 
 class Client:
-    """Stands for a consumer; what it would read is given by `read_span`."""
+    """Stands for a consumer; `read_span` supplies its records."""
 
     def assign(self, places: object) -> None:
         """Read from all of them."""
 
 
 def history(*markers: Marker | None) -> Any:
-    """Stands for `continues`, in a changelog whose last marker below a position is one of these."""
+    """Stands for `continues`; ``markers`` are the possible last markers below a position."""
 
     async def continues(
         client: object, place: object, position: int, marker: Marker | None
@@ -42,7 +42,7 @@ def history(*markers: Marker | None) -> Any:
 
 @pytest.mark.parametrize("hold, tells", [(3, True), (1_000, False)])
 def test_a_copy_that_is_killed_tells_how_far_it_came(shared, monkeypatch, hold, tells):
-    """It notes that each time it has written as many rows as it may hold in memory."""
+    """It stores its progress each time it has written as many rows as memory may hold."""
 
     async def read_span(client: object, place: object, start: int, end: int, columns: bool):
         marker = encode(Marker(shared.genesis, 7))
@@ -60,7 +60,7 @@ def test_a_copy_that_is_killed_tells_how_far_it_came(shared, monkeypatch, hold, 
         with ThreadPoolExecutor(1) as thread:
             await state.follow(client, 6, thread)
         assert state.position == 6
-        known = known_in(state._path)  # what a kill leaves
+        known = known_in(state._path)  # the state after a kill
         assert (known is not None and (known.position, known.marker.applied) == (6, 7)) is tells
         state.close()
 
@@ -71,7 +71,7 @@ def test_a_copy_that_is_killed_tells_how_far_it_came(shared, monkeypatch, hold, 
 def test_a_copy_whose_changelog_was_rewound_and_has_grown_beyond_it_stays_evidence(
     shared, monkeypatch, rewound
 ):
-    """Rows of the other history would be written over the marker that shows it."""
+    """Rows of the other history would overwrite the marker that reveals the rewind."""
     mine = Marker(shared.genesis, 3, transaction="of this history")
     after = Marker(shared.genesis, 4, transaction="beyond the copy")
 
@@ -89,7 +89,7 @@ def test_a_copy_whose_changelog_was_rewound_and_has_grown_beyond_it_stays_eviden
         client: Any = Client()
         with ThreadPoolExecutor(1) as thread:
             await state.follow(client, 6, thread)
-        assert state.ready is not rewound  # `open` then looks for its marker, and refuses
+        assert state.ready is not rewound  # `open` then looks for its marker and refuses
         state.close()
         known = known_in(state.path)
         assert known is not None

@@ -1,4 +1,4 @@
-"""The table of a shard; tables and changelogs have their tests on the real broker."""
+"""The table of a shard, without a broker; other tests cover tables with real changelogs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rocksdict import Cache
 
 
 async def changelog(*_, columns: bool):
-    """A changelog of one row and a marker."""
+    """A changelog with one row and a marker."""
     yield [], 0, 2
     marker = encode(Marker("g", 1))
     yield [RawRecord(0, 0, b"kept", b"1"), RawRecord(1, 0, MARKER, marker)], 2, 2
 
 
 def test_what_an_interrupted_restore_has_left_is_dropped(tmp_path: Path, monkeypatch):
-    """The changelog may have lost the deletion of such a row since."""
+    """Since then, the changelog may have lost the deletion of such a row."""
     monkeypatch.setattr(local_state, "read_to_end", changelog)
     shared = Shared(
         Kafka(), "g", tmp_path, Cache(1 << 20), 1 << 20, ThreadPoolExecutor(1), OperatorMetrics(), 1
@@ -70,7 +70,7 @@ def test_a_table_is_not_closed_under_the_thread_that_fills_it(tmp_path: Path, mo
         begun.wait()
         state.close()
         await writing
-        await state._put(store, records, 4)  # of a table that is closed
+        await state._put(store, records, 4)  # for a closed table
 
     monkeypatch.setattr(local_state, "apply", slow)
     asyncio.run(closed_early())

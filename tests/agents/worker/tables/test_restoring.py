@@ -1,4 +1,4 @@
-"""What a restore says of itself."""
+"""The progress lines of a restore."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ....support import messages
 
 @pytest.fixture
 def said(caplog, monkeypatch):
-    """Lines of a restore, told every five seconds of a clock that the test moves."""
+    """Collect the lines of a restore, one every five seconds of a clock that the test moves."""
     clock = [100.0]
     monkeypatch.setattr(restoring.time, "monotonic", lambda: clock[0])
     caplog.set_level(logging.INFO, "hushstream.state")

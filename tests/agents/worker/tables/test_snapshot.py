@@ -1,4 +1,4 @@
-"""Snapshots on a real broker: an empty disk goes on from one, unless it may not be used."""
+"""Snapshots on a real broker: an empty disk continues from one, unless it must not be used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def _refused(bench: Bench, caplog, worker: str) -> str:
 
 
 def _trim(bench: Bench, offset: int) -> None:
-    """Delete what lies below an offset of the changelog."""
+    """Delete the changelog's records below an offset."""
     client = AdminClient({"bootstrap.servers": bench.kafka.bootstrap})
     place = TopicPartition(f"{bench.name}-log", 0, offset)
     for future in client.delete_records([place]).values():
@@ -42,7 +42,7 @@ def test_an_empty_disk_goes_on_from_a_snapshot(stored: Bench, caplog) -> None:
         assert made.number("hush_snapshot_timestamp_seconds") == pytest.approx(time.time(), abs=60)
         assert len(list(made.at.rglob("0*"))) > 2
         assert await opened(stored, caplog) == (True, [b"7", b"7"])
-        # Another worker goes on with the shard, and with its snapshots.
+        # Another worker continues with the shard and its snapshots.
         await made.shard.close()
         other = stored.shard("two")
         await other.open()
@@ -50,7 +50,7 @@ def test_an_empty_disk_goes_on_from_a_snapshot(stored: Bench, caplog) -> None:
         await again.steps(9)
         before = again.shard.marker.seals
         assert before == made.shard.marker.seals
-        await again.uploads.round()  # it finds the one that counts
+        await again.uploads.round()  # it finds the snapshot in force
         assert again.number("hush_snapshot_timestamp_seconds") > 0
         await again.steps(10)
         assert again.shard.marker.seals == before
@@ -67,7 +67,7 @@ def test_a_snapshot_whose_key_is_forgotten_is_refused(stored: Bench, caplog, tmp
         (new,) = made.shard.marker.seals
         assert old != new
         assert await opened(stored, caplog) == (True, [b"9", b"9"])
-        shutil.rmtree(made.at)  # somebody has kept a version of each object
+        shutil.rmtree(made.at)  # someone has kept a version of each object
         shutil.copytree(tmp_path / "yesterday", made.at)
         assert await opened(stored, caplog) == (False, [b"9", b"9"])
         assert "its key is forgotten" in caplog.text
@@ -120,7 +120,7 @@ def test_one_of_another_table_or_deployment_is_refused(stored: Bench, caplog) ->
     async def then(made: Made) -> None:
         other = made.at.parent / "1"
         made.at.rename(other)
-        assert await opened(stored, caplog) == (False, [b"7", b"7"])  # there is none
+        assert await opened(stored, caplog) == (False, [b"7", b"7"])  # there is no snapshot
         other.rename(made.at)
         place = f"{stored.genesis}/{stored.name}-log/1"
         keys = TableKeys(bytes(32), place)
@@ -150,7 +150,7 @@ def test_one_that_was_changed_or_is_not_whole_is_refused(stored: Bench, caplog) 
 
 
 def test_one_whose_table_is_not_what_its_head_says_is_refused(stored: Bench, caplog) -> None:
-    """A worker that was wrong has made it: nobody else can."""
+    """Only a faulty worker can make such a snapshot."""
 
     async def then(made: Made) -> None:
         place = f"{stored.genesis}/{stored.name}-log/0"
@@ -158,7 +158,7 @@ def test_one_whose_table_is_not_what_its_head_says_is_refused(stored: Bench, cap
         own = keys.open_head((made.at / "head").read_bytes())
         copy = made.bench.copies("three").table(f"{stored.name}-log", 0)  # type: ignore[union-attr]
         (seal,) = made.shard.marker.seals
-        upload = copy.upload(made.at, seal.secret, own.made, own.rows)  # objects are no table
+        upload = copy.upload(made.at, seal.secret, own.made, own.rows)  # these objects are no table
         while not upload.done:
             await upload.part()
         await upload.end()

@@ -1,4 +1,4 @@
-"""Copies are given up whole or not at all, whatever a standby does when its shard comes here."""
+"""Standbys give up whole copies or none, whatever they do when the shard moves here."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class State:
 
 
 class Logs:
-    """Ends of all changelogs, and how often a client was made."""
+    """The ends of all changelogs, and the number of clients made."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -102,7 +102,7 @@ def logs(monkeypatch) -> Logs:
 
 
 class Running:
-    """Standbys with made states, while their task runs."""
+    """Standbys with fake states, while their task runs."""
 
     def __init__(self, shared: Shared) -> None:
         self.states: dict[TP, State] = {}
@@ -145,8 +145,8 @@ def test_a_worker_that_comes_back_waits_until_its_copies_are_near_their_ends(
             logs.end = 50
             await running.standbys.warm({ONE}, 60.0)
             assert running.states[ONE].position == 50 and TWO not in running.standbys._copies
-            monkeypatch.setattr(standbys, "SHORT_SECONDS", 0.0)  # each look takes longer
-            await running.standbys.warm({TWO}, 0.2)  # however long that would be
+            monkeypatch.setattr(standbys, "SHORT_SECONDS", 0.0)  # each look takes longer than this
+            await running.standbys.warm({TWO}, 0.2)  # for at most 0.2 s
             assert running.states[TWO].ready
 
     asyncio.run(body())
@@ -208,7 +208,7 @@ def test_copies_of_shards_that_others_stand_by_for_are_closed(shared, logs):
 
 
 def test_a_changelog_that_ends_before_its_copy_ends_the_worker(shared, logs):
-    """A copy is evidence of a rewound cluster, as an owner's table is."""
+    """A copy is evidence of a rewound cluster, like an owner's table."""
 
     async def body() -> None:
         async with Running(shared) as running:
@@ -221,7 +221,7 @@ def test_a_changelog_that_ends_before_its_copy_ends_the_worker(shared, logs):
 
 
 def test_a_copy_without_new_rows_tells_now_and_then_that_it_is_up_to_date(shared, logs):
-    """Else the changelog might have lost deletions since it told so, and it would begin anew."""
+    """Otherwise the changelog might lose deletions after that time, and the copy would restart."""
 
     async def body() -> None:
         async with Running(shared) as running:
@@ -238,7 +238,7 @@ def test_a_copy_without_new_rows_tells_now_and_then_that_it_is_up_to_date(shared
 def test_a_copy_on_an_empty_disk_begins_with_a_snapshot(
     bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture, spoilt: bool
 ) -> None:
-    """Unless that may not be used; either way it then follows its changelog like any other."""
+    """Unless the snapshot must not be used. In both cases the copy then follows its changelog."""
     caplog.set_level("INFO")
     bench.store = Objects(f"file://{tmp_path / 'store'}")
 
@@ -248,14 +248,14 @@ def test_a_copy_on_an_empty_disk_begins_with_a_snapshot(
         here = bench.copies()
         assert here is not None
         uploads = Uploads(here, 0.0, {shard.tp: shard}, OperatorMetrics())
-        for end in (5, 6, 7):  # the second step tells the seal, the third what the snapshot has
+        for end in (5, 6, 7):  # the second step writes the seal, the third ends the snapshot
             shard.deliver(interval(shard.wanted, end))
             await applied(shard, end)
             await uploads.round()
         if spoilt:
             for part in (tmp_path / "store").rglob("000000"):
                 part.write_bytes(part.read_bytes()[:-1])
-        behind = bench.shard("two")  # which is not opened: its table alone
+        behind = bench.shard("two")  # only its table is opened
         state = behind.table
 
         def make(tp: TP, moved: Callable[[], None]) -> LocalState:

@@ -61,7 +61,7 @@ def test_one_that_is_young_is_not_made_again_nor_one_of_an_idle_shard(stored: Be
         await made.steps(5)
         await made.snapshot()
         await made.uploads.round()
-        assert len(shard.seals) == 1  # none is wanted
+        assert len(shard.seals) == 1  # no seal is wanted
         puts = stored.store.puts  # type: ignore[union-attr]
         made.uploads._interval = 0.0
         made.uploads._tables[shard.tp].at = shard.marker.transaction
@@ -88,7 +88,7 @@ def test_the_older_one_counts_until_the_newer_one_does(stored: Bench, caplog) ->
         assert await opened(stored, caplog) == (True, [b"9", b"9"])
         stored.store.away = False
         made.uploads._tables[made.shard.tp].retry = 0.0
-        await made.uploads.round()  # goes on
+        await made.uploads.round()  # continues
         await made.steps(10)
         assert len(made.shard.marker.seals) == 1 and old not in made.shard.marker.seals
         assert await opened(stored, caplog) == (True, [b"10", b"10"])
@@ -129,7 +129,7 @@ def test_a_worker_that_stops_writes_what_its_tables_hold(stored: Bench, caplog) 
     async def then(made: Made) -> None:
         await made.steps(11)
         made.uploads.leave()
-        await made.uploads.last()  # it is not closed: nothing is read
+        await made.uploads.last()  # the table is not closed, so nothing is read
         before = made.position
         await made.shard.close()
         made.shards.clear()
