@@ -23,12 +23,12 @@ CHUNK, RELEASED = 20, 5
 
 
 def die() -> None:
-    """End as a crash does."""
+    """End like a crash."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def arm(fault: str, number: int) -> None:
-    """Die at a publishing transaction of this process."""
+    """Die at a transaction of this process that publishes."""
     transact, left = Shard._transact, number
 
     async def faulty(self: Shard, step: Step) -> None:

@@ -1,9 +1,9 @@
-"""Workers that are forks of a process which has loaded the product: two seconds less for each.
+"""Workers as forks of a process that has loaded the product, which saves two seconds for each.
 
-A fork has its own session, log and environment, and ends with its server, which ends with the
-process of the tests. Unlike a new process it imports nothing, finds its compiled loops loaded, and
-all have one seed for hashes: so only the gate forks, and what it does not start by `Local` is a new
-process there too.
+A fork has its own session, log and environment. It ends with its server, which ends with the
+process of the tests. Unlike a new process, it imports nothing, finds the compiled loops loaded, and
+shares the hash seed with all other forks. So only the gate forks, and even there, processes that
+`Local` does not start are new.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ mechanism = { kind = "histogram", budget = 1 }
 
 
 def started(command: Sequence[str], log: Path) -> Child | Forked:
-    """Fork what would be a new process of the product; else start the command as it is.
+    """Fork in place of a new process of the product; start any other command as it is.
 
-    The product may come after ``env`` with variables, which the fork then has, or after a script of
-    a test, which the fork then runs.
+    A command of the product may follow ``env`` with variables, which the fork gets. A test's script
+    is run in the fork.
     """
     words, given = list(command), dict[str, str]()
     if words[:1] == [sys.executable] and words[1].endswith(".py"):
@@ -71,7 +71,7 @@ def started(command: Sequence[str], log: Path) -> Child | Forked:
 
 
 class Forked:
-    """What a server has forked, with what `Child` has: the words are a program and arguments."""
+    """A forked command, with the interface of `Child`: the words are a program and arguments."""
 
     def __init__(
         self, server: Server, words: Sequence[str], log: Path, given: Mapping[str, str]
@@ -85,7 +85,7 @@ class Forked:
         return self._server.code(self.pid)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.returncode is None:
             os.kill(self.pid, number)
 
@@ -98,7 +98,7 @@ class Forked:
 
 
 class Server:
-    """The process that forks, as its parent knows it."""
+    """The process that forks, from its parent's side."""
 
     def __init__(self) -> None:
         log = ROOT / ".build/forks.log"
@@ -120,7 +120,7 @@ class Server:
         self._codes: dict[int, int] = {}
 
     def fork(self, words: Sequence[str], log: Path, given: Mapping[str, str]) -> int:
-        """Begin ``hush``, or a script, with further variables; returns its process id."""
+        """Start ``hush`` or a script, with further variables; return the process id."""
         environ = {name: value for name, value in os.environ.items() if name[:5] != "HUSH_"}
         log.touch()
         asked = json.dumps([list(words), environ | dict(given), os.getcwd(), str(log.absolute())])
@@ -129,11 +129,11 @@ class Server:
             while not self._begun:
                 self._take()
             pid = self._begun.pop()
-            self._codes.pop(pid, None)  # of an earlier process of that id
+            self._codes.pop(pid, None)  # the code of an earlier process with this id
             return pid
 
     def code(self, pid: int) -> int | None:
-        """How a process has ended."""
+        """How a process has ended; None if it runs."""
         with self._lock:
             while select.select([self._line], [], [], 0)[0]:
                 self._take()
@@ -157,7 +157,7 @@ def _server() -> Server:
 
 
 def serve(place: str) -> None:
-    """Import what a worker does, then fork one for each line; returns in each fork."""
+    """Import what a worker imports, then fork one for each line; returns in each fork."""
     _load()
     line = socket.socket(socket.AF_UNIX)
     line.connect(place)
@@ -189,7 +189,7 @@ def serve(place: str) -> None:
 
 
 def _load() -> None:
-    """Import what workers do, load the compiled loops of one, and find the files of all modules."""
+    """Import what workers import, load the compiled loops, and find the files of all modules."""
     import hushstream.cli.group
     import hushstream.cli.worker  # noqa: F401
     from hushstream.agents.deployment.compile import compile_config
@@ -198,7 +198,7 @@ def _load() -> None:
 
     with tempfile.TemporaryDirectory(prefix="forks-") as folder:
         warm(compile_config(loads(TEXT, environ={}), {"events": 1}), Path(folder))
-    inspect.getmodule(inspect.currentframe())  # as faust does where an agent is declared
+    inspect.getmodule(inspect.currentframe())  # as Faust does when an agent is declared
 
 
 def _report(line: socket.socket) -> None:
@@ -213,7 +213,7 @@ def _report(line: socket.socket) -> None:
 
 
 def _become(parent: int, words: list[str], environ: dict[str, str], folder: str, log: str) -> None:
-    """Be what a new process of the product is."""
+    """Become what a new process of the product is."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:

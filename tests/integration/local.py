@@ -1,4 +1,4 @@
-"""The helpers of the benchmarks that run whole deployments, for tests."""
+"""The benchmarks' helpers that run whole deployments, for tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOLD = _unwell.TOLD
 Local = _cluster.Local
 local = _cluster.local
 Process = Child | Forked
-process = started if os.environ.get("STARTED") == "forked" else Child  # begins one of `hush`
+process = started if os.environ.get("STARTED") == "forked" else Child  # starts a `hush` process
 Local.process = staticmethod(process)
 Pace = chaos.Pace
 Trio = _trio.Trio

@@ -1,6 +1,6 @@
 """``hush`` that kills itself at the n-th system call of a ratchet's step: ``python … N hush …``.
 
-A start wipes what the crash before has left; its calls count like all others.
+A start removes what the last crash left behind; the calls for this count as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CALLS = ("open", "write", "fchmod", "fsync", "link", "replace", "unlink")
 
 
 class Fatal:
-    """The module ``os``, whose n-th call is the last one of this process."""
+    """The module ``os``, except that its n-th call ends this process."""
 
     def __init__(self, at: int) -> None:
         self._left = at
@@ -36,7 +36,7 @@ class Fatal:
 
 
 def main() -> None:
-    """Run the command as itself, with the fault."""
+    """Run the command under its own name, with the fault."""
     at, command = int(sys.argv[1]), sys.argv[2:]
     from hushstream.topics.config.access import escrow, ratchet_file
 

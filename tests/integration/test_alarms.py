@@ -1,4 +1,4 @@
-"""Mass loss is told in words, where only those read it who may see raw data."""
+"""Mass loss is reported in words, but only where everyone who reads them may see raw data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.broker
 
 @pytest.mark.thorough
 def test_a_producer_with_another_partitioner_raises_an_alarm(empty_broker: Broker, tmp_path):
-    """The producer is librdkafka as it comes, and the input says `murmur2`."""
+    """The producer is librdkafka with its defaults, but the input declares `murmur2`."""
     text = TOML.replace('partitioner = "none"', 'partitioner = "murmur2"')
     with local(tmp_path, empty_broker.bootstrap, text, {"events": 4}) as run:
         run.start("w")

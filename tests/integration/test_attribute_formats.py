@@ -1,4 +1,4 @@
-"""Attributes in Avro and Protobuf, with schemas of a registry: kills, evolution, replay, the judge.
+"""Attributes in Avro and Protobuf, with schemas of a registry: kills, evolution, replay, judge.
 
 Covers: agents/stages/ingest/schemas.py, offline/replay_logs.py
 """
@@ -115,7 +115,7 @@ def at(number: int) -> int:
 
 
 def events(run: Local, encoding: str, hour: int) -> None:
-    """One record of each user."""
+    """Send one record of each user."""
     for place in range(PARTITIONS):
         mine = [n for n in range(USERS) if at(n) == place]
         values = [{"user": f"u{n}", "t": ORIGIN + hour * HOUR + n} for n in mine]
@@ -123,7 +123,7 @@ def events(run: Local, encoding: str, hour: int) -> None:
 
 
 def state(run: Local, encoding: str, writer: Writer, told: dict[int, str | None]) -> None:
-    """Countries of some users; None takes back what a user has stated."""
+    """State countries of some users; None deletes a user's statement."""
     producer = run.producer()
     for number, country in told.items():
         unit = f"u{number}"
@@ -164,7 +164,7 @@ def test_attributes_in_two_formats_evolve_and_a_killed_worker_changes_nothing(
                                           for n in range(USERS) if n % 3 == 1})  # fmt: skip
                 events(run, encoding, 1)
             registry.kill()
-            run.start("w")  # what is new waits for the registry
+            run.start("w")  # new schemas wait for the registry
             run.trigger(ORIGIN + 2 * HOUR)
             run.wait_ready(["w"])
             registry.start()
@@ -184,7 +184,7 @@ def test_attributes_in_two_formats_evolve_and_a_killed_worker_changes_nothing(
 
 
 def check(run: Local, encoding: str, trigger: int, wanted: dict[str, int]) -> None:
-    """How many records of each case count by a trigger."""
+    """Check how many records of each case count by a trigger."""
     rows = [
         body for body in run.releases(f"p-{encoding}")
         if body.get("trigger") == trigger and "key" in body

@@ -60,7 +60,7 @@ pytestmark = pytest.mark.broker
 
 
 def events(run: Local, hour: int, part: int) -> None:
-    """One record of each user, or of each other one, by the partition of its user."""
+    """Send one record of each user, or of every other user, by the partition of the user."""
     for place in range(PARTITIONS):
         mine = [n for n in range(part, USERS, 2) if at(n) == place]
         run.publish(
@@ -75,7 +75,7 @@ def at(number: int) -> int:
 
 
 def state(run: Local, told: dict[int, str | None]) -> None:
-    """Attributes of some users; None takes back what a user has stated."""
+    """State attributes of some users; None deletes a user's statement."""
     producer = run.producer()
     for number, country in told.items():
         body = {"id": f"u{number}", "country": country}
@@ -90,9 +90,9 @@ def test_attributes_count_as_of_the_clock_through_kills_and_a_lost_table(
 ):
     admin = AdminClient({"bootstrap.servers": empty_broker.bootstrap, "log_level": 0})
     compacted = NewTopic("users", PARTITIONS, 1, config={"cleanup.policy": "compact"})
-    with contextlib.suppress(KafkaException):  # a repeated request finds it there
+    with contextlib.suppress(KafkaException):  # a repeated request finds the topic
         admin.create_topics([compacted])["users"].result()
-    while "users" not in admin.list_topics().topics:  # what makes the other one looks there
+    while "users" not in admin.list_topics().topics:  # the other topic's creation checks this
         time.sleep(0.1)
     time.sleep(1)
     raw = {"events": PARTITIONS, "users": PARTITIONS}
@@ -128,7 +128,7 @@ def test_attributes_count_as_of_the_clock_through_kills_and_a_lost_table(
 
 
 def check(run: Local, trigger: int, wanted: dict[str, int]) -> None:
-    """How many records of each country count by a trigger."""
+    """Check how many records of each country count by a trigger."""
     rows = [
         body for body in run.releases("countries")
         if body.get("trigger") == trigger and "key" in body

@@ -1,4 +1,4 @@
-"""Batches that inflate to a gigabyte: no worker starves, and a replay takes the same decisions."""
+"""Batches that inflate to a gigabyte: no worker starves, and a replay decides the same."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .test_outage import DAY, ORIGIN, TOML
 
 pytestmark = pytest.mark.broker
 
-HELD = 700 << 20  # bytes of a worker; without a limit it took 1.5 GB and more
+HELD = 700 << 20  # limit for a worker's bytes; without the product's limit it took at least 1.5 GB
 GOOD = json.dumps({"user": "u", "page": "a", "t": ORIGIN}).encode()
 TEXT = TOML.replace('session_timeout = "6s"', 'session_timeout = "3s"\nmax_clock_lead = "1h"')
 TEXT = TEXT.replace('every = "12h"', 'every = "3h"')
 SENT = 4437  # offsets of one round of bombs
-ROUNDS = 8  # at most: a machine that stands still for three seconds starves a worker, too
+ROUNDS = 8  # at most: a machine that halts for three seconds starves a worker as well
 
 
 def bombs(run: Local) -> None:
-    """A gigabyte and more in each batch; large records; a good one between all of them."""
+    """Send batches of a gigabyte and more, large records, and a good record between all of them."""
     zeros = bytes(1 << 20)
     huge = [batch((zeros for _ in range(1100)), codec) for codec in ("zstd", "gzip")]
     assert len(huge[0]) < 100_000
@@ -40,7 +40,7 @@ def bombs(run: Local) -> None:
 
 @pytest.mark.thorough
 def test_a_worker_lives_through_bombs_and_replay_agrees(tmp_path):
-    # Bombs bear the time 0: after half a minute the broker would delete what is told of them.
+    # Bombs have time 0, so the broker would delete their dead letters after half a minute.
     options = BROKER | {"message.max.bytes": str(8 << 20), "log.retention.ms": "-1"}
     with (
         Broker(quiet=True, overrides=options) as broker,
@@ -79,7 +79,7 @@ def test_a_worker_lives_through_bombs_and_replay_agrees(tmp_path):
 
 
 def bombed(run: Local, child: Child, number: int) -> bool:
-    """A round of bombs, and the release after it; whether the worker missed its heartbeats."""
+    """Send a round of bombs and release; return whether the worker missed its heartbeats."""
     mark, most = len(run.log("w").read_text()), 0
     bombs(run)
     run.publish("events", [GOOD])

@@ -1,4 +1,4 @@
-"""Windows of the calendar on the real broker, over the end of a month and of summer time."""
+"""Windows of the calendar on the real broker, across the end of a month and of summer time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ schedule = "external"
 budget = { epsilon = 8.0, delta = 1e-4 }
 mechanism = { kind = "histogram", budget = 4 }
 """
-# February has two triggers of at most three; March ends an hour earlier by UTC than it began.
+# February has two triggers out of three at most; March ends an hour earlier by UTC than it began.
 MONTHS = {
     "2019-01-31T23:00:00Z": ("2019-02-14T23:00:00Z", "2019-02-28T23:00:00Z"),
     "2019-02-28T23:00:00Z": (
@@ -53,13 +53,13 @@ pytestmark = [pytest.mark.broker, pytest.mark.thorough]
 
 
 def publish(run: Local, month: int, time: int) -> None:
-    """Of each user of a month one record, half of them in either page."""
+    """Send one record of each user of a month, half of them for each page."""
     events = [{"user": f"{month} {n}", "page": "ab"[n % 2], "t": time} for n in range(USERS)]
     run.publish("events", events)
 
 
 def test_months_end_where_the_zone_says_whatever_is_killed(empty_broker: Broker, tmp_path):
-    """A worker is killed before the last trigger of each month, with records still on the way."""
+    """A worker is killed before the last trigger of each month, while records are on the way."""
     with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 2}) as run:
         run.start("w0")
         run.wait_ready(["w0"])
@@ -67,10 +67,10 @@ def test_months_end_where_the_zone_says_whatever_is_killed(empty_broker: Broker,
         for month, (begin, times) in enumerate(MONTHS.items()):
             for index, at in enumerate(map(parse_instant, times), 1):
                 if index == 1:
-                    publish(run, month, parse_instant(begin))  # its first microsecond
+                    publish(run, month, parse_instant(begin))  # the first microsecond
                 if index == len(times):
                     publish(run, month + 100, at - 1)
-                    run.kill(f"w{fired}")  # with SIGKILL
+                    run.kill(f"w{fired}")  # SIGKILL
                     run.start(f"w{fired + 1}")
                     run.wait_ready([f"w{fired + 1}"])
                 else:

@@ -1,4 +1,4 @@
-"""A cap for each unit on the real broker, over epochs, kills and another worker's table."""
+"""A cap for each unit on the real broker, over several epochs, kills and other workers' tables."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ pytestmark = pytest.mark.broker
 
 
 def sent(epoch: int) -> list[dict[str, object]]:
-    """Of each user one record in either page; ten more users come each day for the first time."""
+    """One record of each user for each page; ten new users come every day."""
     users = [f"u{n}" for n in range(USERS)] + [f"new {epoch} {n}" for n in range(10)]
     time = ORIGIN + epoch * DAY
     return [{"user": user, "page": page, "t": time} for user in users for page in "ab"]
 
 
 def counts(run: Local) -> dict[int, float]:
-    """The released count of page a, by window."""
+    """The released count of page a by window."""
     rows = [body for body in run.releases("pages") if body.get("key") == {"page": "a"}]
     starts = sorted({row["window"]["start"] for row in rows})
     return {starts.index(row["window"]["start"]): row["values"]["count"]["value"] for row in rows}
 
 
 def play(run: Local, kills: dict[int, str]) -> None:
-    """An epoch after the other; in some of them the worker is killed, and another goes on.
+    """Play one epoch after the other; in some, the worker is killed and another one continues.
 
     Args:
         run: the deployment.
-        kills: next worker's name by epoch; a known name has its table, a new one has none.
+        kills: by epoch, the next worker's name; a known name has its table, a new one has none.
     """
     worker = "w"
     run.start(worker)
@@ -86,7 +86,7 @@ def play(run: Local, kills: dict[int, str]) -> None:
 
 
 def check(run: Local, period: int, purse: int) -> None:
-    """Replay and judge agree, and who was there each day ran out of budget.
+    """Replay and judge agree, and users of every day ran out of budget.
 
     Args:
         run: the deployment.
@@ -109,7 +109,7 @@ def check(run: Local, period: int, purse: int) -> None:
 def test_a_purse_outlives_a_kill_and_a_table(empty_broker: Broker, tmp_path):
     text = TOML.format(partitioner="none", period="")
     with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
-        play(run, {2: "x"})  # another worker, which has to restore every purse
+        play(run, {2: "x"})  # another worker, which must restore every purse
         check(run, EPOCHS, 8)
 
 
@@ -120,7 +120,7 @@ def test_a_period_begins_with_full_purses(empty_broker: Broker, tmp_path, partit
         "epsilon = 12, delta = 2e-4", "epsilon = 8.5, delta = 1.2e-4"
     )
     with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
-        play(run, {0: "x", 1: "x", 3: "w", 4: "w"})  # tables of before, and none
+        play(run, {0: "x", 1: "x", 3: "w", 4: "w"})  # earlier tables, and none
         check(run, 3, 4)
 
 
@@ -153,7 +153,7 @@ def test_pipelines_that_share_a_cap_drop_what_both_together_cannot_pay_for(
             run.trigger(ORIGIN + (epoch + 1) * DAY)
             run.wait_released(run.wait_triggers(2 * (epoch + 1)), 300)
         assert run.stop("w") == 0
-        for names in ((), ("pages",), ("more",)):  # one alone has what both have left it
+        for names in ((), ("pages",), ("more",)):  # one pipeline alone has what both have left
             outcome = replay(run.config(), names)
             assert outcome.agrees and outcome.compared, outcome.problems
         for judged in judgement(run.bootstrap, run.toml, run.secret).values():

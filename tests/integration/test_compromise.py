@@ -1,4 +1,4 @@
-"""Drills of the operations page: a key that leaked, and what is left of a unit after its window.
+"""Drills of the operations page: a leaked key, and what is left of a unit after its window.
 
 Covers: agents/worker/admission.py, agents/clock/genesis.py
 """
@@ -26,7 +26,7 @@ FINAL = TOML.replace("[engine]", '[engine]\nkeep_units = false\ntrim_interval = 
 
 
 def units(run: Local) -> list[bytes]:
-    """Keys of all rows of units that were ever written."""
+    """The keys of all unit rows that were ever written."""
     changelog = run.names.changelog("bound", f"{run.config().deployment.name}-p")
     return [r.key for r in written(run, changelog) if r.key and r.key[:1] == UNIT]
 
@@ -44,7 +44,7 @@ def refused(run: Local, member: str) -> str:
 
 
 def renamed(run: Local, old: str, new: str) -> None:
-    """The same pipelines and raw topic, as another deployment with names of its own."""
+    """The same pipelines and raw topic in another deployment with its own names."""
     text = run.toml.read_text().replace(f'"{old}-p"', f'"{new}-p"')
     run.toml.write_text(text.replace(f'name = "{old}"', f'name = "{new}"'))
 
@@ -65,7 +65,7 @@ def test_after_a_leak_another_key_serves_a_new_deployment_and_the_old_topics_go(
         head = read_ledger(run.cluster, old).head
 
         key_made(run)
-        assert "noise key" in refused(run, "two")  # the old deployment, with the new key
+        assert "noise key" in refused(run, "two")  # the old deployment with the new key
         run.workers.pop("two")
         renamed(run, old, new)
         shutil.rmtree(run.folder / "state")
@@ -82,7 +82,7 @@ def test_after_a_leak_another_key_serves_a_new_deployment_and_the_old_topics_go(
         code, said = typed("ledger", "sum", "--json", *common, str(copy), new)
         assert code == 0
         (total,) = json.loads(said)["sums"]
-        assert total["epsilon"] == 16.0  # one epoch of 8 in each
+        assert total["epsilon"] == 16.0  # one epoch of 8 in each deployment
         gone = [topic for topic in run.cluster.topics() if topic.startswith(f"{base}.")]
         assert len(gone) >= 6
         run.cluster.delete(gone)

@@ -1,6 +1,6 @@
 """Kafka Connect writes the latest topic into PostgreSQL, with the properties of the example.
 
-The properties of the examples and the query of their page are run here.
+This runs the properties of the examples and the query of their page.
 
 Covers: agents/deployment/published/connect_sink.py
 """
@@ -98,12 +98,12 @@ def test_the_other_examples_read_both_topics(empty_broker: Broker, tmp_path: Pat
         assert 0 < number < len(bodies)
         both = plain.replace("hush.p.latest.v1", "hush.p.releases.v1")
         for name, sink, wanted in (
-            ("latest", plain, number),  # nothing has been compacted yet
+            ("latest", plain, number),  # nothing is compacted yet
             ("all", both, len(bodies)),
             ("rows", both + rows, number),
         ):
             file = tmp_path / f"{name}.txt"
-            sink += FILE.format(name=name, file=file)  # each name is a group of its own
+            sink += FILE.format(name=name, file=file)  # each name is its own group
             with Connect(tmp_path / name, worker, sink) as connect:
 
                 def lines(file: Path = file) -> list[str]:

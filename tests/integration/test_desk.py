@@ -1,4 +1,4 @@
-"""``hush status`` and ``hush dead-letters`` beside a producer that places records wrongly.
+"""``hush status`` and ``hush dead-letters`` with a producer that uses the wrong partitions.
 
 Covers: cli/status.py, cli/dead_letters.py, offline/again.py, reading/live/status.py
 Covers: agents/kafka/groups.py, agents/kafka/set_aside.py
@@ -48,14 +48,14 @@ def status(run: Local) -> tuple[int, dict]:
 
 
 def send(run: Local, rows: list[dict]) -> None:
-    producer = run.producer(partitioner="consistent_random")  # which is not murmur2
+    producer = run.producer(partitioner="consistent_random")  # not murmur2
     for row in rows:
         producer.produce("events", json.dumps(row).encode(), key=row["user"].encode())
     assert producer.flush(PATIENCE) == 0
 
 
 def settled(run: Local, dead: int) -> dict:
-    """The status once workers have taken everything and set so many records of p aside."""
+    """The status, once workers have read everything and p has set aside so many records."""
     until = time.monotonic() + PATIENCE
     while True:
         _, body = status(run)
@@ -81,7 +81,7 @@ def test_what_is_wrong_is_told_and_misplaced_records_are_sent_once(
             {"user": f"user-{n}", "page": "a", "shop": "b", "t": ORIGIN} for n in range(RECORDS)
         ]
         for row in rows[:20]:
-            del row["shop"]  # q cannot use them; p has used those that are well placed
+            del row["shop"]  # q cannot use them; p used those in the right partition
         send(run, rows)
         settled(run, 1)
         found = list(letters(run.cluster, "hush.p.dlq"))
@@ -111,7 +111,7 @@ def test_what_is_wrong_is_told_and_misplaced_records_are_sent_once(
             len(again) == RECORDS + misplaced and sum(run.cluster.offsets.ends("events", 4)) > ends
         )
         settled(run, misplaced)
-        # Placed by murmur2 now, they are used: nothing is set aside a second time.
+        # murmur2 places them now, so they are used, and none is set aside again.
         assert len(list(letters(run.cluster, "hush.p.dlq"))) == misplaced
         for name in "pq":
             code, out, _ = asked(run, "dead-letters", name, "--replay", "--json")

@@ -1,4 +1,4 @@
-"""Disaster recovery, drilled: clusters, ledgers and folders that come back from an earlier moment.
+"""Disaster recovery, drilled: clusters, ledgers and folders restored to an earlier state.
 
 Covers: agents/clock/begins.py, agents/clock/paid.py, agents/clock/start.py, agents/clock/witness.py
 Covers: agents/worker/tables/evidence.py, agents/worker/admission.py
@@ -41,7 +41,7 @@ def text(name: str, more: str = "") -> str:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Broker]:
-    """A broker whose disk can be copied while it stands still."""
+    """A broker whose disk can be copied while it is stopped."""
     broker = Broker(tmp_path / "broker", quiet=True, overrides=BROKER)
     try:
         yield broker.start()
@@ -63,7 +63,7 @@ def restored(broker: Broker, backup: Path) -> None:
 
 
 def led(read: Callable[[], Any]) -> Any:
-    """What is read once the partitions of a broker that has just started have leaders."""
+    """Read once the partitions of a broker that has just started have leaders."""
     until = time.monotonic() + 150
     while True:
         try:
@@ -74,17 +74,17 @@ def led(read: Callable[[], Any]) -> Any:
 
 
 def serve(run: Local, index: int, users: int = 40) -> None:
-    """Events, and the trigger of that index; released."""
+    """Send events and release the trigger with that index."""
     events = [{"user": f"{index}-{n}", "page": "xy"[n % 2], "t": ORIGIN} for n in range(users)]
     run.publish(raw_topic(run), events)
-    time.sleep(1)  # a beat covers them
+    time.sleep(1)  # so that a beat covers them
     run.trigger(ORIGIN + index * SIX_HOURS)
     run.wait_released(run.wait_triggers(index))
 
 
 @pytest.mark.thorough
 def test_a_cluster_that_was_restored_from_its_disk_is_refused_with_evidence(disk, unique, tmp_path):
-    """The same trigger would be released once more, with other contents."""
+    """Otherwise the same trigger would be released again with other contents."""
     name, witness = unique("i"), tmp_path / "witness" / "seen"
     witness.parent.mkdir()
     toml = text(name, f'witness = "{witness}"')
@@ -99,16 +99,16 @@ def test_a_cluster_that_was_restored_from_its_disk_is_refused_with_evidence(disk
         serve(run, 2)
         assert run.stop("one") == 0
         released = len(run.releases(f"{name}-p"))
-        prepare(run.config(), "one")  # all is well
+        prepare(run.config(), "one")  # everything is in order
 
         restored(disk, tmp_path / "backup")
         assert len(led(lambda: run.releases(f"{name}-p"))) < released
-        # 1. The worker's folder is ahead of the changelogs; without a witness, too.
+        # 1. The worker's folder is ahead of the changelogs; this suffices without a witness.
         alone = run.config(**{"engine.witness": ""})
         with pytest.raises(RewoundError, match="what the table of it here has read"):
             prepare(alone, "one")
         assert (tmp_path / name / "state" / "one").is_dir()  # the evidence is kept
-        # 2. The folder is gone: nothing inside the cluster tells, but the witness does.
+        # 2. The folder is gone. The cluster shows nothing, but the witness does.
         shutil.rmtree(tmp_path / name / "state")
         prepare(alone, "one")
         with pytest.raises(RewoundError, match="lacks a trigger"):
@@ -118,13 +118,13 @@ def test_a_cluster_that_was_restored_from_its_disk_is_refused_with_evidence(disk
         assert "restored, copied or rewound" in run.tail("one")
         assert len(run.triggers()) == 1
         run.workers.pop("one")
-        # 3. It stays so although the log has grown past the place meanwhile.
+        # 3. The same, although the log has grown past that position meanwhile.
         run.publish(
             run.names.clock, [b'{"type":"start","pipeline":"other","window":0,"time":1}'] * 99
         )
         with pytest.raises(RewoundError, match="lacks a trigger"):
             prepare(run.config(), "one")
-        # 4. The way on: a new deployment, with pipelines, charges and a witness of its own.
+        # 4. The remedy: a new deployment with its own pipelines, charges and witness.
         begin_anew(run, name, unique, disk)
 
 
@@ -146,7 +146,7 @@ def begin_anew(run: Local, name: str, unique: Callable[[str], str], disk: Broker
 
 
 def counts(run: Local, trigger: int) -> dict[str, int]:
-    """What one trigger released, by page."""
+    """The counts that one trigger released, by page."""
     bodies = run.releases(f"{run.deployment.name}-p")
     mine = (body for body in bodies if "key" in body and body["trigger"] == trigger)
     return {body["key"]["page"]: body["values"]["count"]["value"] for body in mine}
@@ -159,7 +159,7 @@ def nonces(run: Local, trigger: int) -> set[str]:
 
 @pytest.mark.thorough
 def test_a_trigger_that_is_released_again_has_other_noise(disk, unique, tmp_path):
-    """All evidence is gone, one user more has come: the difference of both releases is noise."""
+    """All evidence is gone and one more user came: the releases differ by noise."""
     name = unique("i")
     toml = text(name).replace("epsilon = 4.0", "epsilon = 0.00001")
     with local(tmp_path / name, disk.bootstrap, toml, {f"{name}-raw": 1}) as run:
@@ -183,15 +183,15 @@ def test_a_trigger_that_is_released_again_has_other_noise(disk, unique, tmp_path
         assert run.stop("one") == 0
         after, new = counts(run, 2), nonces(run, 2)
         assert before.keys() == after.keys() == {"x", "y"} and not old & new
-        # Were there one noise, the differences would be 1 and 0. σ is above 250,000: that one of
-        # the differences is just that number by chance happens twice in a million runs.
+        # With equal noise, the differences would be 1 and 0. σ is above 250,000, so one of the
+        # differences has that value by chance in two of a million runs.
         assert after["x"] - before["x"] != 1 and after["y"] - before["y"] != 0
-        assert replay(run.config()).agrees  # with the nonces that manifests have now
+        assert replay(run.config()).agrees  # with the nonces in the current manifests
 
 
 @pytest.mark.thorough
 def test_a_worker_that_waits_while_its_cluster_is_restored_stops(disk, unique, tmp_path):
-    """What it has read of the clock is more than there is now."""
+    """It has read more of the clock log than there is now."""
     name = unique("i")
     with local(tmp_path / name, disk.bootstrap, text(name), {f"{name}-raw": 1}) as run:
         run.start("one")
@@ -209,7 +209,7 @@ def test_a_worker_that_waits_while_its_cluster_is_restored_stops(disk, unique, t
 
 @pytest.mark.thorough
 def test_an_older_copy_of_the_ledger_is_refused_and_the_newest_one_is_not(disk, unique, tmp_path):
-    """Otherwise the same window goes on under a second charge."""
+    """Otherwise the same window would continue under a second charge."""
     name = unique("i")
     with local(tmp_path / name, disk.bootstrap, text(name), {f"{name}-raw": 1}) as run:
         backup = lines(run)
@@ -243,7 +243,7 @@ def lines(run: Local) -> list[bytes]:
 
 
 def replaced(run: Local, values: list[bytes]) -> None:
-    """Restore the ledger as `docs/operations.md` says."""
+    """Restore the ledger as `docs/operations.md` describes."""
     deployment = run.deployment
     topic = f"{deployment.name}.ledger.v1"
     client = AdminClient({"bootstrap.servers": run.bootstrap})

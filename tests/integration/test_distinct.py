@@ -1,4 +1,4 @@
-"""Distinct values on the real broker: crashes, a wiped table, large micro-batches; each value once.
+"""Distinct values on the real broker: each counts once through crashes and a wiped table.
 
 Covers: agents/stages/aggregate/first_sightings.py
 """
@@ -43,16 +43,16 @@ aggregate = [{ kind = "distinct", field = "product" }]
 mechanism = { kind = "histogram", budget = 4, adaptive_weight = 0 }
 """
 EACH = 3
-MANY = 40_000, 40_000, 40_000, 40_000  # users of each hour
+MANY = 40_000, 40_000, 40_000, 40_000  # users in each hour
 FEWER = 4_000, 40_000, 4_000
 
 pytestmark = pytest.mark.broker
 
 
 def sent(users: Sequence[int], hour: int) -> list[dict[str, object]]:
-    """Of each user three of many products, on one of two pages; some were shown an hour before.
+    """For each user three of many products, on one of two pages; some were shown an hour before.
 
-    The first page has more new pairs in a large hour than a step takes at once.
+    In a large hour, the first page has more new pairs than one step takes.
     """
     time, base = ORIGIN + hour * HOUR, 0
     for before, now in pairwise(users[: hour + 1]):
@@ -80,8 +80,8 @@ def test_each_value_counts_once_through_kills_and_a_lost_table(
                 run.publish("events", some, place)
             if hour in (1, 2):
                 run.trigger(ORIGIN + (hour + 1) * HOUR)
-                run.kill(worker)  # in the midst of a micro-batch, or while its pairs are counted
-                worker = "w" if hour == 1 else "x"  # with its tables, and without any
+                run.kill(worker)  # during a micro-batch, or while its pairs are counted
+                worker = "w" if hour == 1 else "x"  # with its tables, or without any
                 run.start(worker)
                 run.wait_ready([worker])
             else:
@@ -98,7 +98,7 @@ def test_each_value_counts_once_through_kills_and_a_lost_table(
 
 
 def check(run: Local, trigger: int, exact: dict[str, int]) -> None:
-    """Released numbers lie near the exact ones, two thirds of which a bound of 4 lets through."""
+    """Released numbers are near the exact ones; a bound of 4 lets two thirds of these through."""
     rows = [
         body for body in run.releases("pages") if body.get("trigger") == trigger and "key" in body
     ]

@@ -72,7 +72,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistr
 
 
 def configuration(name: str, url: str) -> str:
-    """One pipeline of each mechanism; every encoding, JSON among them."""
+    """One pipeline for each mechanism, with every encoding including JSON."""
     end = '[pipeline.release]\nencoding = "{encoding}"\n'
     blocks = [
         (COMMON + SUMS, "avro", "histogram"),
@@ -88,13 +88,13 @@ def configuration(name: str, url: str) -> str:
     for text, encoding, kind in blocks:
         told = {"name": name, "kind": kind, "settings": settings.get(kind, "")}
         parts.append(text.format(**told) + end.format(encoding=encoding))
-    survey = SURVEY[SURVEY.index("[[input]]") :]  # over reports that clients make
+    survey = SURVEY[SURVEY.index("[[input]]") :]  # over reports of clients
     survey = survey.replace("{name}-raw", "{name}-reports").replace("-trips", "-topl")
     return "".join([*parts, survey.format(name=name), end.format(encoding="avro")])
 
 
 def run_hush(run: Local, *words: str, registry: str = "") -> Result:
-    """A command, as an operator types it; with this registry in place of the file's."""
+    """Run a command as an operator does, with this registry in place of the file's."""
     more = ["-c", str(run.toml), "--bootstrap", run.bootstrap]
     more += ["--set", f"engine.data_dir={run.folder / 'state'}"]
     more += ["--set", f"registry.url={registry}"] if registry else []
@@ -102,10 +102,10 @@ def run_hush(run: Local, *words: str, registry: str = "") -> Result:
 
 
 def deserialisers(client: SchemaRegistryClient, p: Pipeline) -> Read:
-    """What a consumer would use: confluent-kafka's own deserialisers.
+    """A consumer's readers: confluent-kafka's own deserialisers.
 
-    That of Protobuf gets no client: it would ask for a form of the file that this registry gives
-    in other letters. Its class tells it all.
+    The one for Protobuf gets no client: it would ask for a form of the file that this registry
+    writes differently. The class has everything that it needs.
     """
     texts = {one.header: one.text for one in subjects(p)}
     context = SerializationContext(p.release_topic, MessageField.VALUE)
@@ -124,7 +124,7 @@ def deserialisers(client: SchemaRegistryClient, p: Pipeline) -> Read:
 
 
 def figures(found: Any) -> list[float]:
-    """The values of a row, whoever read it."""
+    """The values of a row, from any reader."""
     if isinstance(found, dict):
         return sorted(one["value"] for one in found["values"].values() if one is not None)
     return sorted(one.value for _, one in found.values.ListFields())
@@ -140,11 +140,11 @@ def test_every_mechanism_is_released_replayed_and_read_without_its_registry(
     empty_broker: Broker, tmp_path: Path, registry: SchemaRegistry
 ) -> None:
     url, nobody = registry.url, f"http://{HOST}:{free_port()}"
-    # Nobody answers where the file says: only the commands that must ask are told where to.
+    # No registry answers at the file's address; only commands that must ask are given another.
     text, raw = configuration("enc", nobody), {"enc-raw": 1, "enc-reports": 1}
     run = Local(tmp_path, empty_broker.bootstrap, text, raw)
     with pytest.raises(EngineError, match="without the ids of its schemas"):
-        run.begin()  # without numbers of schemas nothing is declared
+        run.begin()  # nothing is declared without ids of schemas
     found = run_hush(run, "topics")
     assert isinstance(found.exception, EngineError) and exit_code(found.exception) == 4
     assert "no clear answer (ConnectError)" in str(found.exception)
@@ -191,7 +191,7 @@ def test_every_mechanism_is_released_replayed_and_read_without_its_registry(
 
 
 def check_survey(run: Local, devices: Devices, theta: Any, client: SchemaRegistryClient) -> None:
-    """Devices learn the threshold from what a deserialiser makes, and the mean is that of all."""
+    """Devices read the threshold with a deserialiser, and the mean is that of all devices."""
     p = devices.pipeline
     read = deserialisers(client, p)
     records = [(one.headers[0][0], one.value) for one in released(p, run, p.release_topic)]
@@ -202,7 +202,7 @@ def check_survey(run: Local, devices: Devices, theta: Any, client: SchemaRegistr
 
 
 def replay_of_changed(run: Local) -> bool:
-    """A copy of a released record, one byte changed, is noticed."""
+    """Whether replay notices a copy of a released record with one byte changed."""
     p = next(one for one in run.deployment.pipelines if one.name == "enc-histogram")
     record = next(one for one in released(p, run, p.release_topic) if one.headers[0][0] == ROW)
     producer = run.producer()
@@ -215,13 +215,13 @@ def replay_of_changed(run: Local) -> bool:
 
 
 def check_readers(run: Local) -> None:
-    """All readers of ours, none of which knows a registry."""
+    """Check all of our readers; none of them knows a registry."""
     kinds = {"histogram": 3, "phdstream": 1, "privhp": 1, "pak": 4, "tops": 4, "topl": 1}
     ledger = declared(read_ledger(run.cluster, "enc"))
     for kind, least in kinds.items():
         table = read_releases(run.bootstrap, f"enc-{kind}", which="latest")
         assert table.num_rows >= least and table.schema.names[:2] == ["window_start", "window_end"]
-        # The first four: another one would have rows beside those that are compared.
+        # Only the first four: a fifth would add rows to those that are compared.
         every = list(islice(follow_releases(run.bootstrap, f"enc-{kind}", patience=150), 4))
         assert len(every) == 4
         mine = [b for b in run.releases(f"enc-{kind}") if b["schema"] == "hush.release/2"]

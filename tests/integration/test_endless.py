@@ -1,4 +1,4 @@
-"""A window without a stated end on the real broker, beyond what is foreseen at once."""
+"""A window without a stated end on the real broker, past the part that is computed at once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ schedule = "external"
 budget = { epsilon = 8.0, delta = 1e-4 }
 mechanism = { kind = "histogram", budget = 4 }
 """
-STOPS = (2, 66, 70)  # the second is beyond what is foreseen at the first
+STOPS = (2, 66, 70)  # the second is past the part that is computed at first
 USERS = 200
 
 pytestmark = [pytest.mark.broker, pytest.mark.thorough]

@@ -1,7 +1,7 @@
-"""Hostile floods against a worker with little memory: it lives, and releases go on.
+"""Hostile floods against a worker with little memory: it survives, and releases continue.
 
-The same in full: `benchmarks/floods.py`. This drills "A worker that runs out of memory" in
-docs/operations.md: the worker runs with the settings that it names.
+`benchmarks/floods.py` does the same in full. This drills "A worker that runs out of memory" in
+docs/operations.md: the worker has the settings named there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keys that forget, on a real broker: each epoch has one key, until it is released, and no longer.
+"""Keys that are forgotten, on a real broker: each epoch has one key, until it is released.
 
-The judge, which was given the first state, says whether every release had the noise of the one key
-of its epoch.
+The judge has the first state of the ratchet and checks that every release had the noise of its
+epoch's one key.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ pytestmark = pytest.mark.broker
 
 
 class Forgetful(Local):
-    """A deployment whose first ratchet a test keeps; no worker has it for long."""
+    """A deployment whose first ratchet the test keeps; workers soon move past it."""
 
     first: Path
     root: Ratchet
@@ -89,7 +89,7 @@ class Forgetful(Local):
         return self.folder / "hush.ratchet"
 
     def epoch(self) -> None:
-        """Send records of the next hour, and ask for its two triggers."""
+        """Send the next hour's records and request its two triggers."""
         begin = ORIGIN + self.epochs * HOUR
         values = [{"user": f"u{n}", "page": "abcd"[n % 3], "t": begin + n} for n in range(90)]
         self.publish("events", values)
@@ -108,24 +108,24 @@ class Forgetful(Local):
         return [Charge(r.seq, name, epoch) for (name, epoch), r in ledger.charges.items()]
 
     def kept(self, file: Path | None = None) -> set[tuple[str, int]]:
-        """Epochs with a key, of those that were charged so far."""
+        """The charged epochs that still have a key."""
         held = read(file or self.file)
         return {c[1:] for c in self.charges() if held.of(c) is not None}
 
     def settled(self) -> bool:
-        """Whether all that was asked for has been released and forgotten."""
+        """Whether everything that was requested has been released and forgotten."""
         done = len(self.charges()) == self.epochs + 1
         return done and self.kept() == {("days", 0)}
 
     def wait_kept(self, wanted: Collection[tuple[str, int]], file: Path | None = None) -> None:
-        """Wait until these epochs alone have keys among those of charges so far."""
+        """Wait until exactly these charged epochs have keys."""
         until = time.monotonic() + PATIENCE
         while self.kept(file) != set(wanted):
             assert time.monotonic() < until, (self.kept(file), self.tail("w"))
             time.sleep(0.3)
 
     def check(self) -> None:
-        """One key for each epoch, and nothing left of those that are forgotten."""
+        """Check that each epoch has one key, and that nothing is left of forgotten ones."""
         triggers = self.triggers()
         self.wait_released(triggers)
         found = judgement(self.bootstrap, self.toml, self.secret, state=self.first)
@@ -146,7 +146,7 @@ class Forgetful(Local):
 
 
 def steps(root: Ratchet, end: int) -> list[tuple[int, bytes]]:
-    """Keys of the steps before one."""
+    """The keys of the steps before ``end``."""
     return [(n, bytes(root.forward(n, [], lambda one: False).key)) for n in range(end)]
 
 
@@ -182,7 +182,7 @@ def test_keys_go_as_releases_go_on_and_a_new_machine_gets_the_present_state(
         run.wait_kept([("days", 0)])
         run.check()
         assert run.stop("w") == 0
-        # The key of the day outlives its ratchet's step, a crash, and the move to another machine.
+        # The day's key outlives its ratchet's step, a crash, and the move to another machine.
         other = run.folder / "b"
         other.mkdir()
         shutil.copy(run.file, other / "hush.ratchet")
@@ -197,8 +197,8 @@ def test_keys_go_as_releases_go_on_and_a_new_machine_gets_the_present_state(
         run.wait_released(run.wait_triggers(9))
         run.wait_kept([("days", 0)], other / "hush.ratchet")
         behind = read(run.file)
-        assert behind.step < read(other / "hush.ratchet").step  # nobody has run here
-        run.start("w")  # and nobody needs to: this machine comes after by itself
+        assert behind.step < read(other / "hush.ratchet").step  # no worker has run here
+        run.start("w")  # and none has to: this machine catches up by itself
         run.wait_ready(["w"])
         run.epoch()
         run.wait_released(run.wait_triggers(12))
@@ -211,7 +211,7 @@ def test_keys_go_as_releases_go_on_and_a_new_machine_gets_the_present_state(
 
 
 def refused(run: Forgetful) -> None:
-    """A worker without the ratchet, or with one that is ahead of the cluster, does not start."""
+    """A worker without the ratchet, or with one ahead of the cluster, does not start."""
     assert prepare(run.config()).ratchet is not None
     held = read(run.file)
     ahead = held.forward(held.step + 9, [], lambda one: False)
@@ -230,7 +230,7 @@ def refused(run: Forgetful) -> None:
     assert replay(run.config(), escrow_key=run.first.with_name("auditor.key")).agrees
 
 
-POINTS = range(1, 26)  # a step and its escrow take this many calls, or fewer
+POINTS = range(1, 26)  # a step with its escrow takes at most this many calls
 FEW = (5, 9)
 
 
@@ -255,7 +255,7 @@ def test_a_crash_at_any_point_of_a_step_leaves_one_key_for_each_open_epoch(
             assert child.returncode == -9, run.errors("w")
             run.workers.pop("w")
             crashed += 1
-            # Whatever was half done, the file is whole, and has each key that is still needed.
+            # At any interruption, the file is whole and has every key that is still needed.
             held, released = read(run.file), {m[:2] for m in run.manifests() if m[2] == 2}
             for one in run.charges():
                 start = utc(ORIGIN + one.epoch * HOUR)

@@ -1,4 +1,4 @@
-"""Hostile input: no crash, each bad record a dead letter exactly once per pipeline, none lost."""
+"""Hostile input: no crash, each bad record one dead letter for each pipeline, none lost."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ RECORD = st.tuples(
 
 
 def raws(records: list[Any], base: int) -> list[RawRecord]:
-    # Gaps between offsets: transactions leave them.
+    # Transactions leave gaps between offsets.
     return [RawRecord(base + 2 * i, t, k, v, tuple(h)) for i, (k, v, h, t) in enumerate(records)]
 
 
@@ -110,7 +110,7 @@ def test_every_record_has_exactly_one_fate_per_pipeline(records, partitioner, no
             {w.removeprefix("invalid:"): n for w, n in of.items() if w.startswith("invalid:") and n}
         )
         assert all(len(o.value or b"") <= 900_000 for o in (*letters, *kept))
-        # The stream went on: each trigger has its manifest from each shard.
+        # The stream continued: each trigger has a manifest of each shard.
         manifests = [o for o in found.outs[p.release_topic] if b"hush.manifest/2" in o.value]
         assert len(manifests) == 2
 
@@ -138,7 +138,7 @@ def test_bad_records_and_beats_between_good_ones_change_no_count(records, beats)
     assert rows[0] == rows[1] and len(rows[0]) == 3
 
 
-# -- the real thing -----------------------------------------------------------------------------
+# -- on a broker -------------------------------------------------------------------------------
 
 DEPLOYMENT = """
 [deployment]
@@ -168,7 +168,7 @@ budget = {{ epsilon = 8.0, delta = 1e-6 }}
 
 
 def hostile(rng: random.Random, n: int) -> list[tuple[str, bytes | None]]:
-    """(fate, value) of records as no honest producer sends them."""
+    """(fate, value) of records that no honest producer sends."""
     day = 86_400_000_000
 
     def one(**changes: Any) -> bytes:
@@ -187,7 +187,7 @@ def hostile(rng: random.Random, n: int) -> list[tuple[str, bytes | None]]:
         lambda: ("bad", one(user="u" * rng.choice([5_000, 999_000]))),
         lambda: ("bad", one(t=rng.choice([-1, 1 << 62, 1 << 80, 1e300, "x", None, True]))),
         lambda: ("bad", one()[: rng.randrange(20)]),
-        lambda: ("bad", b" " * rng.choice([1_000_001, 4_000_000])),  # small only compressed
+        lambda: ("bad", b" " * rng.choice([1_000_001, 4_000_000])),  # small only after compression
         lambda: ("late", one(t=rng.randrange(ORIGIN))),
         lambda: ("late", one(t=rng.choice([ORIGIN + 1000 * 365 * day, 253_402_300_799_000_000]))),
     ]
@@ -204,7 +204,7 @@ def test_a_worker_survives_what_a_broker_accepts(
     config = load(tmp_path / "hush.toml", flags=flags)
     cluster = admin.Cluster(config.kafka)
     cluster.wait()
-    # Records of 1970 are beyond any retention by time.
+    # Otherwise retention by time would delete records of 1970.
     kept = {"message.timestamp.after.max.ms": str((1 << 63) - 1), "retention.ms": "-1"}
     new = NewTopic(name, 3, 1, config=kept)
     for future in cluster._admin.create_topics([new]).values():

@@ -1,4 +1,4 @@
-"""A pipeline changes at an epoch's boundary on the real broker: it ends, another one goes on."""
+"""A pipeline changes at the boundary of an epoch on the real broker: it ends, another follows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..judge.topics import deployment as judgement
 from .local import Local, local
 
 SECOND = 1_000_000
-LENGTH = 12 * SECOND  # of a window, and an epoch, of the first generation
+LENGTH = 12 * SECOND  # of a window and an epoch of the first generation
 HEAD = """
 [deployment]
 name = "gen"
@@ -75,7 +75,7 @@ def sent(window: int, page: str) -> list[dict[str, object]]:
 
 
 def kept(run: Local) -> list[object]:
-    """Triggers of the second generation's first two windows."""
+    """Triggers of the first two windows of the second generation."""
     return [t for t in run.triggers() if t.pipeline == "pages-2" and t.window < 2]
 
 
@@ -102,7 +102,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
         began = time.monotonic()
         run.start("w")
         run.wait_ready(["w"])
-        took = time.monotonic() - began  # by this machine, which may be slow
+        took = time.monotonic() - began  # on this machine, which may be slow
         run.wait_triggers(1)
         least = time.time() + 20 + 6 * took
         until = (int(least * 1e6) // LENGTH + 1) * LENGTH
@@ -111,7 +111,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
         run.toml.write_text(changed)
         with pytest.raises(EngineError, match="hush topics"):
             prepare(run.config())
-        run.begin()  # the worker runs on under its old configuration, and obeys
+        run.begin()  # the worker still has its old configuration, and obeys
         run.publish("events", sent(until - LENGTH, "a") + sent(until, "x"))
         assert run.stop("w") == 0
         run.start("w")
@@ -119,7 +119,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
         run.publish("events", [*sent(until - LENGTH, "b"), *sent(until + LENGTH // 2, "y")])
         time.sleep(max(until / 1e6 - time.time() - 1, 0))
         assert time.time() * 1e6 < until, "this machine is too slow for these windows"
-        run.kill("w")  # it comes back beyond the boundary
+        run.kill("w")  # it comes back after the boundary
         run.start("w")
         wait(run, 300, 1)
         run.kill("w")
@@ -130,7 +130,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
         assert run.stop("w") == 0
         check(run, until)
 
-        # An end is never moved, and never taken back.
+        # An end is never moved or withdrawn.
         later = instant.replace(format_instant(until), format_instant(until + LENGTH))
         for text in (
             OLD.format(until=""),
@@ -141,7 +141,7 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
                 prepare(run.config())
             with pytest.raises(EngineError, match="cannot be moved or taken back"):
                 run.begin()
-        # The first generation may leave the file, and the second goes on as before.
+        # The first generation may be removed from the file, and the second continues.
         origin = f', origin = "{format_instant(until)}"'
         alone = new.format(origin=origin, topic=', topic = "hush.pages.releases.v1"')
         if own:
@@ -161,7 +161,7 @@ def written(path: Path) -> None:
 
 
 def refused(run: Local, text: str) -> None:
-    """The second generation keeps the key that it was declared with."""
+    """The second generation keeps the key of its declaration."""
     written(run.folder / "third.key")
     for other in (text.replace("second.key", "third.key"), text.replace("noise_key_file", "# ")):
         run.toml.write_text(other)
@@ -193,7 +193,7 @@ def check(run: Local, until: int) -> None:
     said = over_generations(chain, totals(ledger, chain), ledger)
     assert chain == ("pages", "pages-2") and f"the sum, ε={float(whole.epsilon):g}, " in said
 
-    bodies = run.releases("pages")  # one topic for both
+    bodies = run.releases("pages")  # both have one topic
     ids = Counter(b["release_id"] for b in bodies if "release_id" in b)
     assert set(ids.values()) == {1}
     told = [b for b in bodies if b["schema"].startswith("hush.manifest")]
@@ -210,7 +210,7 @@ def check(run: Local, until: int) -> None:
     assert begin.timestamp() * 1e6 == until
     assert max(r["window_end"] for r in table if r["pipeline"] == "pages") <= begin
     last = {(r["window_start"].timestamp() * 1e6, r["page"]): r["count"] for r in table}
-    # What was sent, each in the window and under the terms of its own time.
+    # The records, each in the window and under the terms of its own time.
     for place in ((until - LENGTH, "a"), (until - LENGTH, "b"), (until, "x"),
                   (until + LENGTH // 2, "y")):  # fmt: skip
         assert abs(last[place] - USERS) < USERS / 2, (place, last)

@@ -1,4 +1,4 @@
-"""What is deleted, added, full or damaged as a worker runs: it ends with one line, or mends it."""
+"""Topics, disks and tables that change while a worker runs: it ends with one line, or repairs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .test_outage import DAY, ORIGIN, TOML, publish
 
 pytestmark = pytest.mark.broker
 
-SECONDS = 150.0  # within which a worker ends, on any machine: it looks every five
+SECONDS = 150.0  # limit for a worker to end, on any machine: it looks every five seconds
 
 
 def ended(run: Local, words: str) -> str:
-    """Its worker ends by itself; returns the lines that name the reason."""
+    """The worker ends by itself; return the lines that name the reason."""
     child = run.workers["w"]
     assert child.wait(SECONDS), run.tail("w")
     assert child.returncode == 4, run.errors("w")
@@ -102,14 +102,14 @@ def test_a_full_disk_is_named(empty_broker: Broker, tmp_path):
         run.publish("events", [json.dumps(row).encode() for row in rows])
         line = ended(run, "hush: ")  # some rows are held for half a minute
         assert "cannot be written: File too large" in line and "restart the worker" in line
-        run.start("w")  # with room, it goes on
+        run.start("w")  # with enough room it continues
         run.trigger(ORIGIN + DAY // 2)
         run.wait_released(run.wait_triggers(1))
         assert run.stop("w") == 0
         assert replay(run.config()).agrees
 
 
-# A slow machine writes more files, and a start does not read all of them: each one is harmed.
+# A slow machine writes more files, and a start does not read all of them, so each one is harmed.
 
 
 def cut(files: list[Path]) -> None:
@@ -156,7 +156,7 @@ def test_damaged_tables_are_set_aside_and_restored(empty_broker: Broker, tmp_pat
 
 
 def harmed(table: Path, scratch: Path) -> None:
-    """Flip a byte of a block that nothing reads but the stage, as it opens."""
+    """Flip a byte in a block that only the stage reads, when it opens."""
     for file in sorted(table.glob("*.sst")):
         whole = file.read_bytes()
         for place in range(0, len(whole), 1024):
@@ -192,7 +192,7 @@ def met_by_the_stage_alone(table: Path, scratch: Path) -> bool:
 
 @pytest.mark.thorough
 def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(empty_broker: Broker, tmp_path):
-    """Rows that are due at every trigger fill blocks between the table's place and the sums."""
+    """Rows that are due at every trigger fill blocks between the table's position and the sums."""
     pages = [f"a page with a long name, number {n:05}" for n in range(1200)]
     known = TOML.replace('key = ["page"]', f'key = ["page"]\npublic_keys = {json.dumps(pages)}')
     with local(tmp_path, empty_broker.bootstrap, known, {"events": 1}) as run:
@@ -200,12 +200,12 @@ def test_a_damage_that_a_stage_meets_as_it_opens_is_set_aside_too(empty_broker: 
         rows = [{"user": f"u{n}", "page": page, "t": ORIGIN} for n, page in enumerate(pages)]
         run.publish("events", rows)
         run.wait_ready(["w"])
-        time.sleep(1)  # a beat covers them
+        time.sleep(1)  # so that a beat covers them
         run.trigger(ORIGIN + DAY // 2)
         run.wait_released(run.wait_triggers(1))
         assert run.stop("w") == 0
         table = run.data("w") / run.names.genesis / run.names.changelog("aggregate", "p") / "0"
-        RocksStore(table, None, 1 << 20).close()  # what was in its log goes to a table of its own
+        RocksStore(table, None, 1 << 20).close()  # its write-ahead log becomes a table file
         harmed(table, tmp_path / "scratch")
         mark = run.log("w").stat().st_size
         run.start("w")

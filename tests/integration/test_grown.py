@@ -1,4 +1,4 @@
-"""Raw partitions are added to a deployment that goes on: the steps of `docs/operations.md`.
+"""Raw partitions are added to a running deployment: the steps of `docs/operations.md`.
 
 Covers: agents/deployment/cluster/growth.py, agents/clock/genesis.py, agents/stages/bound/stage.py
 """
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.broker
 
 
 class Growing:
-    """A deployment whose raw topic grows, and what it has released of each group of users.
+    """A deployment whose raw topic grows, and its releases for each group of users.
 
     Args:
         run: the deployment.
@@ -53,7 +53,7 @@ class Growing:
         self.triggers = 0
 
     def send(self, group: str, page: str, partition: int) -> None:
-        """One record of each user of a group, for the window that is open."""
+        """Send one record of each user of a group, for the open window."""
         at = ORIGIN + self.triggers * HOUR
         values = [{"user": f"{group}{n}", "page": page, "t": at} for n in range(USERS)]
         self.run.publish("events", values, partition)
@@ -69,7 +69,7 @@ class Growing:
         }
 
     def ask(self) -> None:
-        """Ask for the next trigger."""
+        """Request the next trigger."""
         self.triggers += 1
         self.run.trigger(ORIGIN + self.triggers * HOUR)
 
@@ -88,18 +88,18 @@ class Growing:
         return typed("topics", "-c", str(self.run.toml), "--bootstrap", self.run.bootstrap, *words)
 
     def refused(self, words: str, code: int = 4) -> None:
-        """A worker that starts now ends, and says why."""
+        """Check that a worker that starts now ends and says why."""
         self.ended(self.run.start("late"), "late", words, code)
 
     def ended(self, child: Child, member: str, words: str, code: int = 4) -> None:
-        """A worker ends by itself."""
+        """Check that a worker ends by itself."""
         self.run.workers.pop(member)
         assert child.wait(180), self.run.tail(member)
         said = [x for x in self.run.tail(member).splitlines() if x.startswith("hush:")][-1:]
         assert child.returncode == code and said and words in said[0], self.run.tail(member)
 
     def never_twice(self) -> None:
-        """No trigger has two releases of a key, nor two manifests of a shard."""
+        """Check that no trigger released a key twice, nor a shard's manifest."""
         bodies = self.run.releases("pages")
         labels = Counter(
             (body["schema"], body["trigger"], body.get("shard"), json.dumps(body.get("key")))
@@ -108,7 +108,7 @@ class Growing:
         assert labels and max(labels.values()) == 1, labels
 
     def compare(self) -> None:
-        """Every released byte is what is replayed, and what the judge would release."""
+        """Check that replay and judge agree with every released byte."""
         outcome = replay(self.run.config())
         assert outcome.agrees and outcome.compared, outcome.problems
         judged = judgement(self.run.bootstrap, self.run.toml, self.run.secret)
@@ -138,7 +138,7 @@ def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> No
     growing.add(4)
     growing.ended(worker, "w", PROPOSED)
     growing.send("between", "new", 2)
-    growing.send("old0", "again", 3)  # their units have nothing left in this epoch
+    growing.send("old0", "again", 3)  # their units have used up the bound of this epoch
     code, said = growing.topics()
     assert code == 4 and PROPOSED in said and "has 4 partitions, the ledger pinned 2" in said
     growing.refused(PROPOSED)
@@ -156,7 +156,7 @@ def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> No
     growing.send("after", "new", 3)
     growing.ask()
     run.wait_triggers(growing.triggers)
-    run.kill("w")  # with the trigger on its way through the stages
+    run.kill("w")  # while the trigger passes through the stages
     worker = run.start("w")
     run.wait_released(run.triggers())
     growing.send("last", "new", 2)
@@ -164,7 +164,7 @@ def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> No
     assert [type(t) is WiderTrigger for t in run.triggers()] == [False, True, True]
     assert [len(t.offsets["events"]) for t in run.triggers()] == [2, 4, 4]
 
-    worker.send(signal.SIGSTOP)  # it sees nothing of the growth while it happens
+    worker.send(signal.SIGSTOP)  # it does not see the growth while it happens
     growing.add(5)
     growing.send("second", "new", 4)
     growing.ask()
@@ -172,7 +172,7 @@ def test_added_partitions_count_from_the_next_trigger_on(growing: Growing) -> No
     assert code == 0, said
     worker.send(signal.SIGCONT)
     growing.ended(worker, "w", "partitions")
-    assert len(run.triggers()) == 3  # it was asked, and has fired nothing
+    assert len(run.triggers()) == 3  # the trigger was requested but not fired
     run.start("w")
     run.wait_released(run.wait_triggers(4))
     near(growing.fire(), {"old": 2 * USERS, "new": 4 * USERS, "again": 0})
@@ -194,7 +194,7 @@ def test_pipelines_that_share_topics_grow_together_and_keep_their_seats(
         growing.add(4)
         growing.ended(worker, "w", PROPOSED)
         growing.send("between", "new", 2)
-        growing.send("old", "again", 3)  # their units have nothing left in this epoch
+        growing.send("old", "again", 3)  # their units have used up the bound of this epoch
         growing.refused(PROPOSED)
         code, said = growing.topics("--grow")
         assert code == 0, said
@@ -203,16 +203,16 @@ def test_pipelines_that_share_topics_grow_together_and_keep_their_seats(
             "pages": (0, 0, 1, 1),
             "shops": (0, 0, 1, 1),
         }
-        assert run.names.seats == seats  # none moves
+        assert run.names.seats == seats  # no seat moves
         run.start("w")
         growing.ask()
         run.wait_triggers(4)
-        run.kill("w")  # with the triggers on their way through the stages
+        run.kill("w")  # while the triggers pass through the stages
         run.start("w")
         growing.send("after", "new", 3)
         near(growing.fire(), {"old": USERS, "new": 2 * USERS, "again": 0})
         assert run.stop("w") == 0
-        # A pipeline that is declared later gets the next seat, and counts all partitions.
+        # A pipeline that is declared later gets the next seat and counts all partitions.
         run.toml.write_text(run.toml.read_text() + NEXT.replace('"shops"', '"later"'))
         code, said = growing.topics()
         assert code == 0, said
@@ -246,7 +246,7 @@ def test_an_earlier_version_that_runs_at_the_growth_ends_and_is_refused(
     assert code == 0, said
     worker.send(signal.SIGCONT)
     growing.ended(worker, "w", "")
-    growing.refused("")  # by the format, or by the partitions where it knows no format
+    growing.refused("")  # because of the format, or of the partitions if it knows no format
     run.environ = lambda member: {}
     if len(run.triggers()) > 1:  # it took the clock again before it saw the growth
         growing.refused("and by the ledger 3 count", code=3)
@@ -344,12 +344,12 @@ def test_a_replay_that_begins_at_a_snapshot_goes_through_a_growth(
 
 
 def latest(run: Local) -> int:
-    """Number of the last trigger; earlier ones are trimmed meanwhile."""
+    """The number of the last trigger; earlier ones may be trimmed."""
     return max((t.ordinal for t in run.triggers()), default=0)
 
 
 def feed(run: Local, topic: str, partitions: int, enough: Callable[[], object]) -> None:
-    """Records of now on all partitions, until something has happened."""
+    """Send current records on all partitions until ``enough`` is true."""
     producer, until = run.producer(), time.monotonic() + 600
     while not enough():
         assert time.monotonic() < until, run.errors("one")

@@ -1,4 +1,4 @@
-"""What grows and what does not: the clock log is trimmed, and everything opens from a snapshot.
+"""What grows and what does not: the clock log is trimmed, and everything can open from a snapshot.
 
 Covers: agents/clock/snapshots.py, agents/kafka/markers.py, offline/replay_reach.py
 """
@@ -55,7 +55,7 @@ budget = {{ epsilon = 8.0, delta = 1e-4 }}
 
 
 def hours(run: Local, begin: int, end: int, batch: int = 24) -> None:
-    """Data of each hour, and its trigger; all of them released."""
+    """Send data for each hour, request its trigger, and wait for all releases."""
     name = f"{run.config().deployment.name}-raw"
     for first in range(begin, end, batch):
         last = min(first + batch, end)
@@ -114,7 +114,7 @@ def test_the_clock_log_is_trimmed_and_everything_opens_from_a_snapshot(
         trimmed(run, 0)
         begin, records = clock_of(run)
         assert isinstance(records[0], Snapshot) and begin > 100
-        assert any(isinstance(r, Trigger) for r in records)  # the witness asks for the last one
+        assert any(isinstance(r, Trigger) for r in records)  # the witness needs the last one
         last = [r for r in records if isinstance(r, Snapshot)][-1]
         requests = begins(run, run.names.requests)
         assert 0 < requests <= last.requests  # below what a snapshot has read, and no further
@@ -134,7 +134,7 @@ def test_the_clock_log_is_trimmed_and_everything_opens_from_a_snapshot(
         ordinals = [r.ordinal for r in clock_of(run)[1] if isinstance(r, Trigger)]
         assert ordinals == list(range(ordinals[0], ordinals[0] + len(ordinals)))
         charges = [r for r in prepare(run.config()).ledger.records if r.kind == "charge"]
-        assert len(charges) == -(-released(run) // 48)  # one a day, never a second one
+        assert len(charges) == -(-released(run) // 48)  # one charge a day, never a second one
         _nothing_is_doubled(run, name)
 
 
@@ -198,9 +198,9 @@ def test_what_began_after_the_oldest_snapshot_is_replayed(
             if trimmed_at is None and sent % 500 == 0 and clock_of(run)[0] > 0:
                 trimmed_at = time.monotonic()
             time.sleep(0.1)
-        run.wait_released(run.triggers())  # those of the seconds since, on any machine
+        run.wait_released(run.triggers())  # also those of the last seconds, on any machine
         assert run.stop("one") == 0
-        if partitioner == "none":  # what no replay reaches is not kept, though units are
+        if partitioner == "none":  # topics that no replay needs are trimmed, though units are kept
             assert begins(run, run.names.units(f"{name}-p")) > 0
         assert begins(run, run.names.selected(f"{name}-p")) > 0
         outcome = replay(run.config())
@@ -216,7 +216,7 @@ def test_what_began_after_the_oldest_snapshot_is_replayed(
 def test_rows_of_a_refused_window_are_deleted_from_tables_and_changelogs(
     broker: Broker, tmp_path: Path, name: str, partitioner: str
 ) -> None:
-    """Records of a window come before the clock finds that nobody pays for it."""
+    """Records of a window arrive before the clock finds that the budget does not pay for it."""
     text = TOML.replace('unit = "user"', f'unit = "user"\npartitioner = "{partitioner}"')
     text = text.replace("delta = 1e-4", "delta = 1e-4, limit_epsilon = 9.0")
     with local(tmp_path, broker.bootstrap, text.format(name=name), {f"{name}-raw": 2}) as run:
@@ -257,13 +257,13 @@ def written(run: Local, topic: str) -> list[RawRecord]:
 
 
 def live(run: Local, changelog: str) -> set[bytes]:
-    """Units of which a changelog says that they have a row."""
+    """The units that have a row by the changelog."""
     last = {r.key: r.value for r in written(run, changelog)}
     return {key for key, value in last.items() if value is not None and key[:1] == UNIT}
 
 
 def rows(table: Path) -> set[bytes]:
-    """Tags of all rows of a table."""
+    """The tags of all rows of a table."""
     store = RocksStore(table, None, 1 << 20)
     try:
         return {key[:1] for key, _ in store.scan(b"", b"\xff" * 40)}

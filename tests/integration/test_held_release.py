@@ -1,4 +1,4 @@
-"""Large releases on the real broker: what offsets tell, and kills between their transactions."""
+"""Large releases on the real broker: what offsets reveal, and kills between transactions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def events(hidden: int) -> list[dict[str, object]]:
 
 
 def seen(run: Local, names: list[str], trigger: int) -> dict[str, list[float]]:
-    """When a reader of committed data sees each manifest of a trigger, by shard."""
+    """When a reader of committed data sees each manifest of a trigger, by pipeline and shard."""
     client = consumer(run.config().kafka, True, {"fetch.wait.max.ms": 5})
     client.assign([TopicPartition(f"hush.{name}.releases.v1", 0, 0) for name in names])
     found = {name: [0.0] * SHARDS for name in names}
@@ -81,7 +81,7 @@ def seen(run: Local, names: list[str], trigger: int) -> dict[str, list[float]]:
 
 
 def bounded(run: Local) -> None:
-    """Wait until nothing more comes out of the bound stages."""
+    """Wait until the bound stages send nothing more."""
     before, since = -1, time.monotonic()
     while time.monotonic() < since + 3:
         logs = [spans(run.config().kafka, run.names.cells(name), SHARDS) for name in HIDDEN]
@@ -93,17 +93,17 @@ def bounded(run: Local) -> None:
 
 HEAVY = 50_000
 LIGHT = 10
-PAUSE = 60  # seconds: what is left to do must be done within, on any machine
+PAUSE = 60  # seconds: the remaining work must be done within this time, on any machine
 STEP = PAUSE * 1_000_000 // 8
 SHARDS = 3
-MEASURES = 8  # at most: a busy machine makes some publications late, whoever has more to do
+MEASURES = 8  # at most: a busy machine delays some publications, in either pipeline
 
 
 @pytest.mark.thorough
 def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(
     empty_broker: Broker, tmp_path
 ):
-    """Ten and fifty thousand of them: three shards of each are seen at the same times."""
+    """Ten or fifty thousand hidden keys: the three shards of each are seen at the same times."""
     toml = TOML.replace("[engine]", f'[engine]\npublish_delay = "{PAUSE}s"')
     toml = toml.replace("cells_partitions = 1", f"cells_partitions = {SHARDS}")
     text = "".join(ONE.replace("12h", "3h").format(name, "") for name in HIDDEN)
@@ -117,14 +117,14 @@ def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(
                 users = ((f"u {index} {n}", f"hidden {index} {n}") for n in range(number))
                 sent = [{"user": user, "page": page, "t": ORIGIN} for user, page in users]
                 run.publish(name, [*(events(0) if index == 1 else ()), *sent])
-            bounded(run)  # what is left to do at the trigger is the release
+            bounded(run)  # so that only the release is left to do at the trigger
             run.trigger(ORIGIN + index * DAY // 8)
             found = seen(run, list(HIDDEN), index)
             fired = {t.pipeline: t for t in run.wait_triggers(2 * index) if t.index == index}
             for name in HIDDEN:
                 for shard, moment in enumerate(found[name]):
                     one = moment - public(fired[name], shard) / 1e6
-                    assert one >= 0  # never before its time
+                    assert one >= 0  # never before its public time
                     late[name, shard] = min(one, late.get((name, shard), one))
             print(json.dumps({str(place): round(one, 4) for place, one in late.items()}))
             if alike(late):
@@ -132,28 +132,28 @@ def test_the_time_of_publication_does_not_tell_how_many_keys_are_hidden(
         assert alike(late), late
         assert run.stop("w") == 0
         shapes = [offsets(run, name, 1) for name in HIDDEN]
-        assert shapes[0] == shapes[1]  # as many records in as many transactions, in one order
+        assert shapes[0] == shapes[1]  # as many records in as many transactions, in the same order
         charges = [m for m in run.cluster.read(run.names.ledger) if b'"kind":"charge"' in m.value()]
     assert len(charges) == len(HIDDEN)
-    for charge in charges:  # which are public, tell a minute
+    for charge in charges:  # charges are public and reveal only a minute
         moment = json.loads(charge.value())["time"]
         assert moment % 60_000_000 == 0 and charge.timestamp()[1] * 1000 == moment
 
 
 def alike(late: dict[tuple[str, int], float]) -> bool:
-    """Whether both pipelines are as late, by the shards that were least disturbed."""
+    """Whether both pipelines are equally late, measured at the least disturbed shards."""
     few, many = (sorted(v for place, v in late.items() if place[0] == name) for name in HIDDEN)
     return abs(few[0] - many[0]) < 0.15 and abs(median(few) - median(many)) < 0.3
 
 
 def public(one: Trigger, shard: int) -> int:
-    """The time at which a shard may publish: counted up in steps from the scheduled one."""
+    """The time from which a shard may publish, in whole steps after the scheduled time."""
     ready = one.time + PAUSE * 1_000_000
     return ready - (ready - one.scheduled) % STEP + STEP + shard * STEP // SHARDS
 
 
 def start(run: Local, fault: str = "") -> None:
-    """The same worker, with another fault."""
+    """Start the same worker with another fault."""
     script = str(Path(__file__).with_name("faulty.py"))
     command = [sys.executable, script, fault, "-v", "worker", "-c", str(run.toml), "--member", "w"]
     command += ["--bootstrap", run.bootstrap]
@@ -163,7 +163,7 @@ def start(run: Local, fault: str = "") -> None:
 
 
 def offsets(run: Local, name: str, trigger: int) -> list[int]:
-    """Where the records of one trigger lie in the release topic."""
+    """The offsets of one trigger's records in the release topic."""
     log = read_topic(run.config().kafka, f"hush.{name}.releases.v1", 1)[0].records
     return [r.offset for r in log if json.loads(r.value or b"{}")["trigger"] == trigger]
 
@@ -179,15 +179,15 @@ def test_offsets_follow_what_is_released_and_kills_between_chunks_change_no_byte
             run.publish(name, events(hidden))
         start(run)
         run.wait_ready(["w"])
-        time.sleep(1)  # a beat passes them
+        time.sleep(1)  # so that a beat passes them
         run.trigger(ORIGIN + DAY // 2)
         run.wait_released(run.wait_triggers(2))
-        # A hundred and fifty more keys were read, and not one offset shows it: markers lie after
-        # every fifth row, and after the manifest.
+        # A hundred and fifty more keys were read, but no offset shows it: there is a marker after
+        # every fifth row and after the manifest.
         rows = [n + n // RELEASED for n in range(PAGES + 1)]
         assert offsets(run, "few", 1) == offsets(run, "many", 1) == rows
 
-        # The second trigger, by workers that die again and again.
+        # The second trigger, by workers that die repeatedly.
         assert run.stop("w") == 0
         run.trigger(ORIGIN + DAY)
         for fault in ("before 1", "after 1", "before 2"):
@@ -199,6 +199,6 @@ def test_offsets_follow_what_is_released_and_kills_between_chunks_change_no_byte
         assert outcome.agrees, outcome.problems
         # Rows and manifests of two triggers, and the newest row of each key in the latest topic.
         assert outcome.compared == 2 * 2 * (PAGES + 1) + 2 * PAGES and outcome.pending == 0
-        assert outcome.aborted >= 2  # copies of what was killed before its commit
+        assert outcome.aborted >= 2  # records of workers that were killed before their commit
         ids = Counter(b["release_id"] for n in HIDDEN for b in run.releases(n) if "key" in b)
         assert len(ids) == 2 * 2 * PAGES and set(ids.values()) == {1}

@@ -72,7 +72,7 @@ Begin = Callable[..., Local]
 
 @pytest.fixture
 def begin(broker: Broker, unique: Callable[[str], str], tmp_path: Path) -> Iterator[Begin]:
-    """Begin a deployment; its workers end with the test."""
+    """Begin a deployment, whose workers end with the test."""
     opened: list[Any] = []
 
     def make(pipeline: str, time_: str = "record", more: str = "", limit: str = "") -> Local:
@@ -95,7 +95,7 @@ def raw_topic(run: Local) -> str:
 
 
 def ended(run: Local, member: str, seconds: float = 180) -> int | None:
-    """The exit code of a worker that should stop by itself."""
+    """The exit code of a worker that should end by itself."""
     child = run.workers[member]
     assert child.wait(seconds), run.tail(member)
     return child.returncode
@@ -126,7 +126,7 @@ def test_releases_appear_on_schedule_although_nothing_ever_arrives(begin):
 
 @pytest.mark.thorough
 def test_windows_of_so_many_triggers_take_events_as_they_arrive(begin):
-    """Whatever times they bear; each window has its charge, and a replay agrees."""
+    """At any times of the events; each window has its charge, and a replay agrees."""
     run = begin('window = {{ horizon = 2 }}\ntriggers = {{ every = "2s" }}\n', "epoch_us")
     topic = raw_topic(run)
     run.start("one")
@@ -139,7 +139,7 @@ def test_windows_of_so_many_triggers_take_events_as_they_arrive(begin):
     until = time.monotonic() + 150
 
     def over() -> bool:
-        """Four windows have ended, and the last one took all that was sent."""
+        """Four windows have ended, and the last one has all records."""
         final = [t for t in run.triggers() if t.final]
         return len(final) >= 4 and final[-1].offsets[topic] == [6 * 99]
 
@@ -152,7 +152,7 @@ def test_windows_of_so_many_triggers_take_events_as_they_arrive(begin):
     ledger = read_ledger(run.cluster, run.config().deployment.name)
     assert {epoch for _, epoch in ledger.charges} == {t.window for t in triggers}
     outcome = replay(run.config())
-    assert outcome.agrees and outcome.routed == 6 * 99  # none was late, none in the future
+    assert outcome.agrees and outcome.routed == 6 * 99  # none was late or in the future
     bodies = [b for b in run.releases(run.deployment.pipelines[0].name) if "values" in b]
     last = {b["window"]["start"]: b["values"]["count"] for b in bodies
             if b["final"] and b["key"]["page"] == "x"}  # fmt: skip
@@ -167,7 +167,7 @@ def test_an_exhausted_budget_is_refused_on_the_ledger_and_nothing_is_released(be
     while not (ledger := read_ledger(run.cluster, run.config().deployment.name)).refused:
         assert time.monotonic() < until
         time.sleep(0.3)
-    time.sleep(2.5)  # another window comes and goes
+    time.sleep(2.5)  # another window passes
     run.stop("one")
     ledger = read_ledger(run.cluster, run.config().deployment.name)
     assert len(ledger.charges) == 1 and len(ledger.refused) >= 1
@@ -197,7 +197,7 @@ def test_requests_fire_once_whatever_is_repeated_and_an_open_transaction_stalls_
     assert {tuple(t.offsets[topic]) for t in triggers} == {(50,)}
     hanging.commit_transaction(120)
     until = time.monotonic() + 150
-    while run.cluster.offsets.ends(topic, 1) == [50]:  # a commit returns before it can be seen
+    while run.cluster.offsets.ends(topic, 1) == [50]:  # a commit returns before readers see it
         assert time.monotonic() < until
         time.sleep(0.05)
     run.trigger(ORIGIN + 86_400 * SECOND)
@@ -213,7 +213,7 @@ def test_requests_fire_once_whatever_is_repeated_and_an_open_transaction_stalls_
 
 
 def test_a_bad_record_stops_the_worker_where_the_input_says_so(begin):
-    """What a stage raises is never acknowledged away: exit code, message, and again at restart."""
+    """A record that fails is never acknowledged: exit code and message, again after a restart."""
     run = begin(ASKED, "epoch_us", more='on_error = "fail"')
     run.publish(raw_topic(run), [{"user": "u", "page": "x", "t": ORIGIN}, b"{bad"])
     for _ in range(2):
@@ -225,14 +225,14 @@ def test_a_bad_record_stops_the_worker_where_the_input_says_so(begin):
 
 
 class Name(str):
-    """A header name that is sent as bytes which are no UTF-8."""
+    """A header name that is sent as bytes that are not UTF-8."""
 
     def encode(self, *_: Any, **__: Any) -> bytes:
         return b"\xff\xfe name"
 
 
 async def produce_batch(run: Local, topic: str, records: list[tuple[bytes, list[Any]]]) -> None:
-    """One batch as a client writes it that does not care what bytes a name has."""
+    """Send one batch, like a client that allows any bytes in a name."""
     producer = AIOKafkaProducer(bootstrap_servers=run.bootstrap)
     await producer.start()
     try:
@@ -247,14 +247,14 @@ async def produce_batch(run: Local, topic: str, records: list[tuple[bytes, list[
 
 
 def test_names_of_headers_that_are_no_text_stop_nothing(begin):
-    """Such a record counts like any other; without this every restart would meet it again."""
+    """Such a record counts like any other; otherwise every restart would fail at it again."""
     run = begin(ASKED, "epoch_us")
     topic = raw_topic(run)
     good = [json.dumps({"user": f"u{n}", "page": "x", "t": ORIGIN}).encode() for n in range(9)]
     odd = [("fine", b"1"), (Name("x"), b"2")]
     records = [(value, odd if n % 2 else []) for n, value in enumerate(good)]
     records += [(b"{bad", odd), (b"{bad too", [("fine", b"1"), ("cut\0off", b"2")])]
-    records *= 40  # readers may treat the first few otherwise
+    records *= 40  # readers may treat the first few differently
     asyncio.run(produce_batch(run, topic, records))
     run.publish(topic, [json.loads(good[0])])
     run.start("one")
@@ -297,7 +297,7 @@ def test_a_broker_that_dies_while_a_worker_starts_is_waited_for(own_broker, uniq
 
         async def served() -> None:
             running = asyncio.create_task(worker.run())
-            await asyncio.sleep(3)  # a start without a broker would fail after two
+            await asyncio.sleep(3)  # a start without a broker would fail after two seconds
             assert not running.done()
             await asyncio.to_thread(own_broker.start)
             until = time.monotonic() + 150
@@ -324,7 +324,7 @@ def test_a_clock_that_cannot_be_opened_stops_the_worker_and_leaves_no_other_erro
 
 
 def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch):
-    """Somebody writes into a release topic: the command names the record, and exits with 4."""
+    """A forged record in a release topic: the command names it and exits with 4."""
     run = begin(ASKED, "epoch_us")
     run.publish(raw_topic(run), [{"user": f"u{n}", "page": "x", "t": ORIGIN} for n in range(9)])
     run.start("one")
@@ -334,7 +334,7 @@ def test_a_replay_that_disagrees_exits_with_an_error(begin, capsys, monkeypatch)
     command = ["replay", "-c", str(run.toml), "--bootstrap", run.bootstrap, "--json"]
     hush.main(command, standalone_mode=False)
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])
-    # Two rows, two manifests, and both rows once more in the latest topic.
+    # Two rows, two manifests, and both rows again in the latest topic.
     assert figures["agrees"] and figures["compared"] == 6
     (pipeline,) = run.deployment.pipelines
     (log,) = read_topic(run.config().kafka, pipeline.release_topic, 1)

@@ -1,4 +1,4 @@
-"""A worker that starts while a partition has no leader waits, and says for what."""
+"""A worker that starts while a partition has no leader waits, and names the partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_outage import DAY, ORIGIN, TOML, publish
 
 pytestmark = pytest.mark.broker
 
-AWAY = 65.0  # a start gave up after a minute
+AWAY = 65.0  # a start used to give up after a minute
 
 
 def leader(run: Local, topic: str) -> int:
@@ -52,7 +52,7 @@ def said(run: Local) -> str:
 
 @pytest.mark.thorough
 def test_a_start_without_a_leader_is_waited_out_and_a_long_one_is_given_up(tmp_path):
-    """One replica of each topic: the partitions of a node that dies have no leader."""
+    """Each topic has one replica, so the partitions of a dead node have no leader."""
     port = free_port()
     with (
         Trio(tmp_path / "brokers", BROKER) as trio,
@@ -68,7 +68,7 @@ def test_a_start_without_a_leader_is_waited_out_and_a_long_one_is_given_up(tmp_p
         assert "(waited for 6 s)" in said(run).splitlines()[-1]
 
         mark = len(said(run))
-        del run.settings["kafka.outage_timeout"]  # five minutes
+        del run.settings["kafka.outage_timeout"]  # the default is five minutes
         began = time.monotonic()
         run.start("w")
         until(lambda: "the start is waiting for Kafka" in said(run)[mark:], run, 180)

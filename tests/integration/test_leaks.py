@@ -1,7 +1,7 @@
 """Canary values in users, keys, values and counts: nothing that may be public shows one.
 
-Releases hold released keys and noisy values and nothing else; metrics, logs, errors, manifests
-and endpoints hold no user, no key that was not released, no payload and no exact count.
+Releases contain only released keys and noisy values. Metrics, logs, errors, manifests and endpoints
+contain no user, no key that was not released, no payload and no exact count.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from ..support import (
 
 USER, KEY, RARE, TEXT = "canaryuser", "openpage", "canarykey", "canarypayload"
 VALUE = 7654321
-COUNT = 4391  # records of the popular page, all told
-OFFSET = 813_000_000_000  # the first offset: none may be seen in any number
-# Figures that only exact counting gives: per micro-batch, and in all.
+COUNT = 4391  # records of the popular page, in total
+OFFSET = 813_000_000_000  # the first offset; no public number may contain it
+# Figures that only exact counting gives: for each micro-batch, and in total.
 EXACT = {str(n) for n in (COUNT, COUNT + 1, COUNT + 3, VALUE, *range(OFFSET, OFFSET + COUNT + 3))}
 
 
 def log() -> list[RawRecord]:
-    """A popular page, a page of one user, bad records, all with canaries."""
+    """A popular page, a page of one user, and bad records, all with canaries."""
     out = []
     for i in range(COUNT):
         time = ORIGIN + i % 24 * HOUR
@@ -104,7 +104,7 @@ def finished() -> Iterator[tuple[Any, OfflineEngine, list[logging.LogRecord]]]:
 
 
 def leaks(text: str, allowed: tuple[str, ...] = ()) -> list[str]:
-    """Canaries found in a text: words, and any exact figure that stands alone."""
+    """Canaries in a text: words, and any exact figure that stands alone."""
     words = [w for w in (USER, KEY, RARE, TEXT) if w in text and w not in allowed]
     return words + sorted(EXACT & set(re.findall(r"\d+", text)))
 
@@ -151,7 +151,7 @@ def test_releases_and_manifests(mechanism, rows):
         assert out.headers in (
             (("hush-row", b"hush.release/2"),), (("hush-manifest", b"hush.manifest/2"),)
         )  # fmt: skip
-        # The scheduled time, whatever time the records bore.
+        # The scheduled time, for any times of the records.
         assert out.timestamp is not None and out.timestamp * 1000 in p.windows.times(0)
 
 
@@ -223,10 +223,10 @@ def test_public_metrics_are_an_allowlist_and_share_nothing_with_the_operators(fi
         page = generate_latest(public_metrics(pipeline).series)
         assert metric_names(page) <= ALLOWED
         assert leaks(page.decode()) == []
-    assert ALLOWED - metric_names(page) == set()  # the list holds nothing that is not used
+    assert ALLOWED - metric_names(page) == set()  # every name in the list is in use
     operator = generate_latest(operator_metrics(found).series)
     assert not metric_names(operator) & ALLOWED
-    # The operator's page does hold the exact figures: it is inside the trust boundary.
+    # The operator's page does contain exact figures: it is inside the trust boundary.
     assert leaks(operator.decode().replace(".0", "")) != []
     assert USER not in operator.decode() and KEY not in operator.decode()
 
@@ -343,7 +343,7 @@ def test_the_command_line_logs_no_payload_and_no_key(folder, caplog):
     with caplog.at_level(logging.DEBUG):
         result = CliRunner().invoke(hush, ["simulate", "data.jsonl", "--json"])
     assert result.exit_code == 0
-    # The report compares with the truth and says so; the log has nothing of it.
+    # The report compares with the truth and says so; the log has none of it.
     assert leaks(result.stdout) != []
     assert leaks(result.stderr) == [] and leaks(caplog.text) == []
     assert USER not in result.output

@@ -1,4 +1,4 @@
-"""Errors that nobody foresaw are told by type and place: their texts may quote a record.
+"""Unforeseen errors are reported by type and place, because their texts may quote a record.
 
 Covers: agents/worker/lines/redaction.py
 """
@@ -31,7 +31,7 @@ __all__ = ["folder"]  # a fixture
 
 
 def unforeseen() -> Exception:
-    """A bug that meets a record: our code raises, and the text quotes."""
+    """A bug in our code that a record triggers, with an error text that quotes it."""
     try:
         Keys.of([{"user": USER}])  # type: ignore[list-item]
     except TypeError as error:
@@ -45,7 +45,7 @@ def unforeseen() -> Exception:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], io.StringIO]]:
-    """The log of a worker at a level, as the command line formats it."""
+    """The log of a worker at a level, formatted as by the command line."""
     handlers = []
     logger = logging.getLogger("hushstream")
     before = logger.level
@@ -105,7 +105,7 @@ def test_a_worker_tells_the_text_of_our_own_errors(lines):
 
 
 def test_errors_in_logs_of_libraries_are_veiled(lines):
-    """Faust logs what made a service crash, asyncio what no task waited for."""
+    """Faust logs what made a service crash; asyncio logs errors of tasks that were not awaited."""
     out, error = lines(logging.INFO), unforeseen()
     faust = logging.getLogger("mode.services")
     faust.error("Crashed reason=%r", error, exc_info=error)
@@ -114,7 +114,7 @@ def test_errors_in_logs_of_libraries_are_veiled(lines):
     task = loop.create_future()
     task.set_exception(error)
     faust.error("lost %r", task)
-    assert task.exception() is error  # or the loop would tell it once more
+    assert task.exception() is error  # otherwise the loop would log it again
     redaction.on_loop_error(
         loop, {"message": "never retrieved", "exception": error, "future": task}
     )
@@ -166,7 +166,7 @@ main([*sys.argv[1:], "version"])
 
 
 def test_a_process_with_a_bug_says_where_and_not_what():
-    """As it is started: with the handlers and hooks that the command line installs."""
+    """Started as in production, with the handlers and hooks of the command line."""
     quiet, loud = (
         subprocess.run([sys.executable, "-c", BUG, *words], capture_output=True, text=True)
         for words in ((), ("-v",))

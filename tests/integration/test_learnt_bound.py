@@ -1,4 +1,4 @@
-"""A bound is learnt on the real broker: two pipelines share a charge, and a third goes on."""
+"""A bound is learned on the real broker: two pipelines share a charge, and a third one follows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ learn = {{ {learn} }}
 """
 USERS = 300
 
-pytestmark = [pytest.mark.broker, pytest.mark.thorough]  # it lives by the wall clock
+pytestmark = [pytest.mark.broker, pytest.mark.thorough]  # it depends on the wall clock
 
 
 def visits(begin: int) -> list[dict[str, object]]:
@@ -74,7 +74,7 @@ def test_one_bound_is_learnt_whatever_dies_and_holds_from_a_boundary(
         run.start("w")
         run.wait_ready(["w"])
         run.wait_triggers(1)
-        # Some of these lie in a window that is released whole, whenever this machine gets there.
+        # On any machine, some of these are in a window that is released completely.
         first = int(time.time() * 1e6) // LENGTH * LENGTH
         for n in range(3):
             run.publish("events", visits(first + n * LENGTH))

@@ -1,7 +1,7 @@
 """Reference data in a compacted topic that changes: kills, a new pipeline, a replay and the judge.
 
-What a pipeline counts by is what the topic held when it was declared. A pipeline that is declared
-later has what the topic holds by then, and no worker goes on with any other content.
+A pipeline uses the content that the topic had when the pipeline was declared. A pipeline that is
+declared later has the content of that time, and a worker with any other content does not continue.
 
 Covers: agents/clock/kept_tables.py, agents/clock/tables.py
 """
@@ -29,8 +29,8 @@ name = "zones"
 topic = "shop-zones"
 """
 FIRST = BOROUGHS.replace('lookup = "zones.csv"', 'lookup = "zones"') + LOOKUP
-# Its clock begins after the trigger that covers the first hour, so it has the second one alone: 200
-# trips from each of four zones. By then 0 and 1 are in the Bronx, and 2 has no row any more.
+# Its clock begins after the trigger for the first hour, so it has only the second hour: 200 trips
+# from each of four zones. By then, 0 and 1 are in the Bronx, and 2 has no row.
 LATER = '''
 [[pipeline]]
 name = "later"
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.broker
 
 
 def state(bootstrap: str, rows: dict[int, str | None]) -> None:
-    """Boroughs of zones, each under the zone as its key; None deletes a row."""
+    """State boroughs of zones, each with the zone as its key; None deletes a row."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -60,7 +60,7 @@ def state(bootstrap: str, rows: dict[int, str | None]) -> None:
 
 
 def begun(bootstrap: str) -> None:
-    """The topic of reference data, as its owner made it."""
+    """Create the topic of reference data, as its owner does."""
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     compacted = {"cleanup.policy": "compact"}
     for future in client.create_topics([NewTopic("shop-zones", 2, 1, config=compacted)]).values():
@@ -77,7 +77,7 @@ def test_a_topic_of_reference_data_is_read_once_for_each_pipeline(empty_broker: 
         run.start("w")
         run.wait_ready(["w"])
         trips(run, 0, 0)
-        run.kill("w")  # while records meet the table
+        run.kill("w")  # while records are looked up
         run.start("w")
         trips(run, 0, 1)
         run.trigger(ORIGIN + HOUR)
@@ -86,7 +86,7 @@ def test_a_topic_of_reference_data_is_read_once_for_each_pipeline(empty_broker: 
         run.toml.write_text(FIRST + LATER)
         code, said, _ = typed("topics", "-c", str(run.toml), "--bootstrap", run.bootstrap)
         assert code == 0, said
-        state(run.bootstrap, {0: None, 1: None, 3: "lost"})  # after the second one
+        state(run.bootstrap, {0: None, 1: None, 3: "lost"})  # after the second declaration
         run.start("x")  # without any state
         run.wait_released(run.wait_triggers(1), 300)
         near(rows(run, "boroughs", 1), {name: {"count": n} for name, n in WANTED.items()})
@@ -108,7 +108,7 @@ def test_a_topic_of_reference_data_is_read_once_for_each_pipeline(empty_broker: 
 
 
 def refused(run: Local) -> None:
-    """With another content under the name of a declared pipeline a worker ends."""
+    """With another content for a declared pipeline, a worker ends."""
     ledger = read_ledger(run.cluster, "trips")
     message = next(m for m in run.cluster.read(ledger.names("trips").tables))
     moved = message.value().replace(b"Queens", b"Harlem")

@@ -1,6 +1,6 @@
-"""A public table alone, joined to the stream: kills, and another table, on the real broker.
+"""A public table of its own, joined to the stream: kills, and another table, on the real broker.
 
-One pipeline has it as a column of its key, by settings; one has conditions on it, by a query.
+One pipeline has it as a column of its key, from settings; one has conditions on it, from a query.
 
 Covers: topics/config/inputs/lookups.py
 """
@@ -69,14 +69,14 @@ mechanism = { kind = "histogram", budget = 16, adaptive_weight = 0 }
 ZONES = "id,borough\n0,Bronx\n1,Queens\n2,Queens\n"
 MOVED = ZONES.replace("2,Queens", "2,Bronx")
 USERS, PARTITIONS = 800, 2
-WANTED = {"Bronx": 200, "Queens": 400, "none": 200}  # of an hour; zone 3 is in no row
+WANTED = {"Bronx": 200, "Queens": 400, "none": 200}  # in an hour; zone 3 has no row
 KINDS = {"near": (200, 0), "far": (400, 200)}  # records of zones 0 to 2, and those in the Bronx
 
 pytestmark = pytest.mark.broker
 
 
 def trips(run: Local, hour: int, part: int) -> None:
-    """One trip of every other user in an hour; the zone of one in four is in no table."""
+    """Send one trip of every other user in an hour; a quarter of the zones is in no table."""
     for place in range(PARTITIONS):
         mine = [n for n in range(part, USERS, 2) if at(n) == place]
         values = [
@@ -99,7 +99,7 @@ def test_a_public_table_is_joined_through_kills_and_no_other_table_serves_its_ch
         run.start("w")
         run.wait_ready(["w"])
         trips(run, 0, 0)
-        run.kill("w")  # while records meet the table
+        run.kill("w")  # while records are looked up
         run.start("w")
         trips(run, 0, 1)
         run.trigger(ORIGIN + HOUR)
@@ -112,7 +112,7 @@ def test_a_public_table_is_joined_through_kills_and_no_other_table_serves_its_ch
         (tmp_path / "zones.csv").write_text(MOVED)
         refused(run)
         (tmp_path / "zones.csv").write_text("".join([*ZONES.splitlines(True)[:1], *turned()]))
-        run.start("x")  # rows in another order are the same table; without any state
+        run.start("x")  # another order of rows is the same table; without any state
         for part in range(2):
             trips(run, 1, part)
         run.trigger(ORIGIN + 2 * HOUR)
@@ -138,7 +138,7 @@ def turned() -> list[str]:
 
 
 def refused(run: Local) -> None:
-    """With another table a worker ends, and releases nothing."""
+    """With another table, a worker ends and releases nothing."""
     before = len(run.releases("boroughs"))
     child = run.start("y")
     assert child.wait(180), run.tail("y")
@@ -150,14 +150,14 @@ def refused(run: Local) -> None:
 
 
 def check(run: Local, trigger: int, wanted: dict[str, int]) -> None:
-    """How many trips of each borough, and of each kind, count by a trigger."""
+    """Check how many trips of each borough and of each kind count by a trigger."""
     near(rows(run, "boroughs", trigger), {name: {"count": n} for name, n in wanted.items()})
     kinds = {name: {"n": n * trigger, "bronx": m * trigger} for name, (n, m) in KINDS.items()}
     near(rows(run, "kinds", trigger), kinds)
 
 
 def rows(run: Local, pipeline: str, trigger: int) -> dict[str, Any]:
-    """Values of a release by the only column of their key."""
+    """Values of a release, by the only column of the key."""
     return {
         next(iter(body["key"].values())): body["values"] for body in run.releases(pipeline)
         if body.get("trigger") == trigger and "key" in body
@@ -165,7 +165,7 @@ def rows(run: Local, pipeline: str, trigger: int) -> dict[str, Any]:
 
 
 def near(found: dict[str, Any], wanted: dict[str, dict[str, int]]) -> None:
-    """Whether values are what they should be, up to their noise."""
+    """Check that values are right up to their noise."""
     assert set(found) == set(wanted), json.dumps(found)
     for name, values in wanted.items():
         for label, number in values.items():

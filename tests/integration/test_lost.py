@@ -68,7 +68,7 @@ def hush(run: Local, *words: str) -> tuple[int, str]:
 
 
 def cut(run: Local, offset: int) -> None:
-    """Do what retention does."""
+    """Delete records, as retention does."""
     client = AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
     place = TopicPartition("events", 0, offset)
     client.delete_records([place])[place].result(30)
@@ -106,7 +106,7 @@ def test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accep
         assert run.stop("w") == 0
         paid, genesis = charges(run), run.names
 
-        # Retention goes past what was used, and a trigger waits.
+        # Retention deletes unused records, and a trigger waits.
         publish(run, 50)
         cut(run, 70)
         run.trigger(ORIGIN + 3 * DAY)
@@ -121,7 +121,7 @@ def test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accep
             assert "ready:" not in said
         assert charges(run) == paid and len(run.triggers()) == 1
 
-        # 1. The check says it too. 2. What would be lost is shown. 3. It is accepted, once.
+        # 1. The check reports it too. 2. Show what would be lost. 3. Accept it, once.
         code, said = hush(run, "check")
         assert code == 4 and "hush accept-loss" in said
         code, said = hush(run, "accept-loss")
@@ -134,7 +134,7 @@ def test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accep
         code, said = hush(run, "check")
         assert code == 0, said
 
-        # 4. It is in the ledger, without an offset; the chain is whole.
+        # 4. The ledger has it, without an offset, and its chain is whole.
         ledger = read_ledger(run.cluster, "lost")
         (loss,) = ledger.losses
         assert ledger.format == LOST and loss["topic"] == "events"
@@ -143,7 +143,7 @@ def test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accep
         assert code == 0 and "loss" in said
         assert hush(run, "ledger", "verify")[0] == 0
 
-        # 5. Workers go on, with what is left, and what comes.
+        # 5. Workers continue with the remaining records and new ones.
         run.start("w")
         run.wait_released(run.wait_triggers(6))
         assert len(released(run)) == 6
@@ -153,7 +153,7 @@ def test_lost_records_end_a_worker_before_it_owns_the_clock_until_they_are_accep
         assert run.names == genesis
         assert run.stop("w") == 0
         assert charges(run) == 4
-        # Another worker, without a table, finds the same.
+        # Another worker without a table finds the same.
         run.start("other")
         run.trigger(ORIGIN + 5 * DAY)
         run.wait_released(run.wait_triggers(10))

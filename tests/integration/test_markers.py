@@ -1,4 +1,4 @@
-"""Times that Kafka itself leaves in a log, whatever its records state.
+"""Times that Kafka itself writes into a log, independent of its records.
 
 `docs/guarantee.md` says what a reader of the ledger and of releases learns from them.
 """
@@ -21,7 +21,7 @@ CONTROL = 0x20
 
 
 def batches(data: bytes) -> Iterator[tuple[bool, int]]:
-    """Batches of a segment, which a fetch returns as they lie there: is it a marker; its time."""
+    """Batches of a segment, which a fetch returns unchanged: (is it a marker, its time)."""
     place = 0
     while place + 61 <= len(data):
         (length,) = struct.unpack_from(">i", data, place + 8)
@@ -55,6 +55,6 @@ def test_a_record_of_the_minute_is_followed_by_a_marker_of_the_moment(
 
     reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
     reader.assign([TopicPartition(topic, 0, 0)])
-    copied = reader.consume(2, 10)  # what a copy is made of: the record alone
+    copied = reader.consume(2, 10)  # a copy consists of this: only the record
     reader.close()
     assert [one.timestamp()[1] for one in copied] == [stated]

@@ -1,4 +1,4 @@
-"""The mechanisms beside `histogram`, as pipelines on the real broker, with a worker that dies."""
+"""The mechanisms other than `histogram`, as pipelines on the real broker; a worker dies."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def configuration(name: str) -> str:
 
 
 def trips(seed: int, first: int, last: int, n: int) -> list[dict[str, Any]]:
-    """Trips of the hours first … last; most lie in one corner and are cheap."""
+    """Trips in the hours first … last; most are in one corner and cheap."""
     draw = np.random.default_rng(seed)
     place = draw.beta(1, 6, (n, 2)) * 2 - [0, 1]
     time = ORIGIN + first * HOUR + draw.integers(0, (last - first) * HOUR, n)
@@ -99,12 +99,12 @@ def trips(seed: int, first: int, last: int, n: int) -> list[dict[str, Any]]:
 
 
 def ends(rows: list[dict[str, Any]], time: int) -> list[dict[str, Any]]:
-    """Every fourth of these trips deleted: the same place and user, later."""
+    """Deletions of every fourth of these trips: same place and user, later time."""
     return [row | {"t": time, "gone": True, "fare": -1e9} for row in rows[::4]]
 
 
 def settled(run: Local, members: list[str], shards: int) -> None:
-    """Wait until the workers have divided all shards among them."""
+    """Wait until the workers have divided all shards among themselves."""
     until = time.monotonic() + 150
     while True:
         logs = [run.log(member).read_text(errors="replace") for member in members]
@@ -120,7 +120,7 @@ def rows_of(run: Local, pipeline: str) -> list[dict[str, Any]]:
 
 
 def public_of(run: Local, pipeline: str) -> dict[str, list[int]]:
-    """Everything that the manifests of a pipeline made public, later ones first."""
+    """All public columns of a pipeline's manifests; later ones come first."""
     found: dict[str, list[int]] = {}
     for body in run.releases(pipeline):
         if body["schema"] == "hush.manifest/2":
@@ -129,7 +129,7 @@ def public_of(run: Local, pipeline: str) -> dict[str, list[int]]:
 
 
 def at_trigger(rows: list[dict[str, Any]], t: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Codes of one trigger's keys, and its columns of values and deviations."""
+    """The codes of one trigger's keys, and its columns of values and deviations."""
     mine = [row for row in rows if row["trigger"] == t]
     codes = np.array([int(row["key"]["cell"], 16) for row in mine], np.uint64)
     columns = {
@@ -141,14 +141,14 @@ def at_trigger(rows: list[dict[str, Any]], t: int) -> tuple[np.ndarray, dict[str
 
 
 BOXES = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[2.0, 1.0], [0.5, -0.5]])
-"""The whole map, and its busy corner: a cell of the tree, two halvings of each axis deep."""
+"""The whole map, and its busy corner: a cell of the tree, each axis halved twice."""
 
 ALARM = 1e-6
-"""Chance that noise alone fails one comparison of a space with the truth."""
+"""Probability that noise alone fails one comparison of a space with the truth."""
 
 
 def reach(scale: float, draws: float, alarm: float) -> float:
-    """A bound on the sum of independent discrete Laplace draws that fails with chance ``alarm``.
+    """A bound on the sum of independent discrete Laplace draws; fails with probability ``alarm``.
 
     Chernoff: P(|S| ≥ x) ≤ 2·exp(-λx)·M(λ)^n for every λ below 1/scale, where M(λ) is the moment
     generating function (1-a)²/((1-a·e^λ)(1-a·e^-λ)) with a = e^(-1/scale).
@@ -179,10 +179,10 @@ def check_space(
 def check_tree(
     domain: Domain, rows: list[dict[str, Any]], t: int, live: np.ndarray, scale: float
 ) -> None:
-    """The whole map errs by the draws of all leaves so far, its corner by those within.
+    """The whole map errs by the draws of all leaves so far, its corner by the draws inside it.
 
-    The corner's node exists from the first trigger on (``floor``), so it inherits no share of what
-    nodes above it counted, and its unbiased sum errs by its own draws alone.
+    The corner's node exists from the first trigger on (``floor``), so it inherits no share of
+    counts above it, and its unbiased sum errs only by its own draws.
     """
     held = []
     for trigger in range(1, t + 1):
@@ -193,18 +193,18 @@ def check_tree(
     errors = check_space(domain, rows, t, live, "unbiased")
     assert errors[0] < reach(scale, whole, ALARM)
     assert errors[1] < reach(scale, corner, ALARM)
-    assert reach(scale, whole, ALARM) < len(live) / 20  # else it would say nothing
+    assert reach(scale, whole, ALARM) < len(live) / 20  # otherwise the check would show nothing
 
 
 def check_grown(
     domain: Domain, rows: list[dict[str, Any]], t: int, live: np.ndarray, scales: list[float]
 ) -> None:
-    """A cell of PrivHP errs by its own sum and those above it, level after level.
+    """A cell of PrivHP errs by its own sum and by the sums above it, level by level.
 
-    Sums that are pooled with those below have less variance than one sum of their level. A child
-    takes half of what the two exceed their parent by, and is cut to lie between 0 and the parent.
-    So its error is at most that of the parent, or half of the parent's and both own ones together;
-    one more for rounding.
+    Sums that are pooled with those below have less variance than one sum of their level. Each child
+    is lowered by half of the two children's excess over their parent, and is clipped to lie between
+    0 and the parent. So its error is at most the parent's, or half of the parent's and of both own
+    errors together, plus 1 for rounding.
     """
     largest, levels = max(scales), 4
     own = [
@@ -219,7 +219,7 @@ def check_grown(
 
 
 def check_values(run: Local, pipeline: str, sent: list[dict[str, Any]]) -> None:
-    """The running total, and slot by slot, against clipped fares."""
+    """The running total and each slot, compared with clipped fares."""
     rows = rows_of(run, pipeline)
     (theta,) = public_of(run, pipeline)["threshold"]
     assert 12 < theta <= TOP
@@ -236,7 +236,7 @@ def check_values(run: Local, pipeline: str, sent: list[dict[str, Any]]) -> None:
 
 
 def assert_near(said: dict[str, float], truth: float) -> None:
-    """Laplace noise leaves twelve standard deviations once in ten million draws."""
+    """Laplace noise exceeds twelve standard deviations once in ten million draws."""
     assert 0 < said["stddev"] < truth / 12
     assert abs(said["value"] - truth) < 12 * said["stddev"]
 
@@ -285,7 +285,7 @@ def check(run: Local, name: str, early: list[dict[str, Any]], late: list[dict[st
 
 
 def agrees(run: Local, charges: int) -> None:
-    """Every byte is what a replay computes, every id is there once, every epoch was charged."""
+    """Replay agrees with every byte, every id occurs once, and every epoch was charged."""
     command = ["replay", "-c", str(run.toml), "--bootstrap", run.bootstrap]
     assert hush.main(command, standalone_mode=False) is None
     bodies = [b for p in run.deployment.pipelines for b in run.releases(p.name)]

@@ -58,7 +58,7 @@ limit_epsilon = 80
 limit_delta = 1e-2
 per_unit = { epsilon = 12, delta = 2e-4 }
 """
-OF_COPIES = ("hush_standby_lag", "hush_snapshot_timestamp")  # there are none here
+OF_COPIES = ("hush_standby_lag", "hush_snapshot_timestamp")  # this deployment has no copies
 OF_RETIRED = "hush_final_release_timestamp_seconds"
 
 
@@ -117,7 +117,7 @@ def test_every_panel_and_every_alert_has_data(empty_broker: Broker, tmp_path: Pa
         until(lambda: watch.values("sum(hush_dead_letters_total)") == [2], "dead letters", run)
         until(lambda: {rule["health"] for rule in watch.rules()} == {"ok"}, "a rule fails", run)
         assert [rule["name"] for rule in watch.rules() if rule["state"] == "firing"] == []
-        # Both processes are told apart, and the public page says nothing of records.
+        # Both processes are labelled, and the public page says nothing about records.
         apart = "count(count by (process) (process_open_fds))"
         until(lambda: watch.values(apart) == [2], "processes are not told apart", run)
         assert watch.values('{job="hush-public",__name__=~"hush_events.*|process_.*"}') == []

@@ -1,4 +1,4 @@
-"""Pipelines in SQL on the real broker: a total, and cases whose list is public, through a kill."""
+"""Pipelines in SQL on the real broker: a total, and cases with a public list; one kill."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ ORIGINS = {"origin": "2019-03-01T00:00:00Z"}
 
 
 def asked(name: str, query: str, more: dict[str, Any]) -> str:
-    """A pipeline by its query."""
+    """A pipeline from its query."""
     settings = {"name": name, "query": query.format(day=DAY), "window": ORIGINS}
     return table(settings | TIMES | more)
 
 
 def written(name: str, query: str, more: dict[str, Any]) -> str:
-    """The same as a person would write it, who lists the keys; the judge reads no SQL."""
+    """The same pipeline without SQL and with a list of keys, for the judge, which reads no SQL."""
     meant = compile_query(query.format(day=DAY), [SOURCE])
     meant["public_keys"], _ = natural_keys(meant.get("key", []), meant.get("derive", {}))
     meant["window"] = meant["window"] | ORIGINS
@@ -85,7 +85,7 @@ def test_every_key_of_the_list_is_released_from_the_first_trigger(empty_broker: 
         run.wait_ready(["w"])
         exact: Counter[tuple[str, bool]] = Counter()
         for hour in range(2):
-            prices = [n % 70 for n in range(USERS)]  # nobody buys anything large
+            prices = [n % 70 for n in range(USERS)]  # no price is large
             records = [
                 {"user": f"u{hour} {n}", "price": price, "t": ORIGIN + hour * HOUR}
                 for n, price in enumerate(prices)
@@ -102,7 +102,7 @@ def test_every_key_of_the_list_is_released_from_the_first_trigger(empty_broker: 
             rows = [b for b in run.releases("sizes") if b.get("trigger") == hour + 1 and "key" in b]
             found = {(b["key"]["size"], b["key"]["dear"]): b["values"]["n"] for b in rows}
             assert set(found) == LISTED
-            for key, one in found.items():  # also of keys that nobody has
+            for key, one in found.items():  # also of keys without records
                 assert abs(one["value"] - exact[key]) < 8 * one["stddev"]
             (total,) = [
                 b for b in run.releases("total") if b.get("trigger") == hour + 1 and "key" in b

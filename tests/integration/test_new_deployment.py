@@ -20,7 +20,7 @@ from ..judge.topics import deployment as judgement
 from .local import Local, local
 from .test_growth import typed
 
-LENGTH = 20_000_000  # of the old windows, microseconds
+LENGTH = 20_000_000  # of the old windows, in microseconds
 USERS = 200
 TOML = """
 [deployment]
@@ -53,7 +53,7 @@ OLD = {
     "epsilon": "8.0",
     "every": "10s",
 }
-# Its first window begins where the old ones end, and lasts however slow this machine is.
+# Its first window begins where the old ones end, and is long enough for any machine.
 NEW = {"name": "new", "pipeline": "views", "epsilon": "4.0", "every": "30s"}
 WINDOW = 'length = "10m", origin = "{}"'
 
@@ -76,7 +76,7 @@ def counts(run: Local, pipeline: str, window: int) -> dict[str, float]:
 
 
 def ended(run: Local) -> int:
-    """Retire the old pipeline at a boundary ahead; return it once its last release is out."""
+    """Retire the old pipeline at a coming boundary; return it once its last release is out."""
     until = (int(time.time() * 1e6) // LENGTH + 3) * LENGTH
     run.toml.write_text(TOML.format(**OLD, until=f'until = "{format_instant(until)}"'))
     run.begin()
@@ -107,7 +107,7 @@ def test_the_next_deployment_loses_nothing_and_pays_for_no_epoch_twice(
         client = AdminClient({"bootstrap.servers": run.bootstrap, "log_level": 0})
         client.create_partitions([NewPartitions("events", 3)])["events"].result(120)
         run.raw["events"] = 3
-        with pytest.raises(HushError, match="hush topics --grow"):  # or a new deployment
+        with pytest.raises(HushError, match="hush topics --grow"):  # growth, or a new deployment
             prepare(run.config())
 
         window = WINDOW.format(format_instant(until))
@@ -130,7 +130,7 @@ def test_the_next_deployment_loses_nothing_and_pays_for_no_epoch_twice(
         ledgers = [admin.read_ledger(run.cluster, name) for name in ("old", "new")]
         common = ("-c", str(run.toml), "--bootstrap", run.bootstrap)
         code, said = typed("ledger", "sum", "--json", *common, "old", "new")
-    # Each record counts where its time lies: in one of the two, under one charge.
+    # Each record counts in the window of its time: in one of the two deployments, under one charge.
     assert abs(released["before"] - USERS) < 50 and abs(once["before"]) < 50
     assert abs(once["between"] - USERS) < 50 and abs(once["after"] - USERS) < 50
     old, new = (sorted(epoch for _, epoch in ledger.charges) for ledger in ledgers)

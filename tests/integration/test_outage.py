@@ -1,4 +1,4 @@
-"""A broker that is away for longer than every request's time-out: waited out, or given up aloud."""
+"""A broker that is away longer than any request's time-out: workers wait, or end with an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .local import BROKER, Local, buffered, local
 
 DAY = 86_400_000_000
 ORIGIN = 17956 * DAY  # 2019-03-01
-SHORT = ("2s", 5.0)  # after which requests are given up, and for how long the broker is away
+SHORT = ("2s", 5.0)  # time-out of requests, and seconds that the broker is away
 LONG = ("30s", 60.0)
 
 TOML = """
@@ -77,7 +77,7 @@ def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_u
     ):
         publish(run, 0)
         run.settings = {"kafka.request_timeout": patience}
-        run.loud = False  # the log that an operator reads
+        run.loud = False  # the log as an operator reads it
         run.start("w")
         run.wait_ready(["w"])
         run.trigger(ORIGIN + DAY // 2)
@@ -99,7 +99,7 @@ def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_u
         assert run.stop("w") == 0
         told(run.log("w").read_text(), away)
 
-        # The same with less patience: it ends, and says why.
+        # With less patience, it ends and says why.
         run.settings["kafka.outage_timeout"] = f"{away / 3:.0f}s"
         mark = run.log("w").stat().st_size
         run.start("w")
@@ -119,7 +119,7 @@ def test_beats_and_triggers_come_again_after_an_outage_and_a_long_one_is_given_u
 
 @pytest.mark.thorough
 def test_what_producers_held_during_an_outage_is_in_time(tmp_path):
-    """Windows follow the wall clock here, and a producer on librdkafka goes on all the while."""
+    """Windows follow the wall clock, and a producer on librdkafka keeps sending."""
     with Broker(quiet=True, overrides=BROKER) as broker:
         found = buffered(tmp_path, broker)
     assert found["ended"] == [] and found["sent"] >= found["records"] > 2000, found
@@ -129,7 +129,7 @@ def test_what_producers_held_during_an_outage_is_in_time(tmp_path):
 
 @pytest.mark.thorough
 def test_a_worker_that_slept_through_a_trim_goes_on(empty_broker: Broker, tmp_path):
-    """Its partitions were another worker's meanwhile, and some come back to it."""
+    """Another worker has its partitions meanwhile, and some come back to it."""
     text = TOML.replace('session_timeout = "6s"', 'session_timeout = "3s"')
     text = text.replace("cells_partitions = 1", "cells_partitions = 4")
     with local(tmp_path, empty_broker.bootstrap, text, {"events": 1}) as run:
@@ -140,11 +140,11 @@ def test_a_worker_that_slept_through_a_trim_goes_on(empty_broker: Broker, tmp_pa
             publish(run, 50 * at)
             run.trigger(ORIGIN + at * DAY // 2)
             run.wait_released(run.wait_triggers(at))
-            if at < 3:  # a sleeps through the second trigger, and through some trims
+            if at < 3:  # a sleeps through the second trigger and some trims
                 asleep = run.workers["a"]
                 asleep.send(signal.SIGSTOP if at == 1 else signal.SIGCONT)
                 time.sleep(8 if at == 1 else 20)
-        time.sleep(20)  # what was gone was given up after 30 s
+        time.sleep(20)  # a deleted record is given up after 30 s
         until = time.monotonic() + 150
         while "took this worker for dead" not in run.log("a").read_text():
             assert time.monotonic() < until, run.tail("a")
@@ -159,7 +159,7 @@ def test_a_signal_while_a_worker_starts_ends_it_in_order(tmp_path):
     (tmp_path / "hush.key").chmod(0o600)
     (tmp_path / "hush.toml").write_text(TOML)
     command = [sys.executable, "-m", "hushstream", "worker", "-c", str(tmp_path / "hush.toml")]
-    child = Child([*command, "--bootstrap", "127.0.0.1:9"], tmp_path / "log")  # nobody answers
+    child = Child([*command, "--bootstrap", "127.0.0.1:9"], tmp_path / "log")  # no broker answers
     until = time.monotonic() + 150
     while "waiting for Kafka" not in (tmp_path / "log").read_text():
         assert time.monotonic() < until and child.returncode is None, (tmp_path / "log").read_text()

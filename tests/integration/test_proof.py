@@ -1,4 +1,4 @@
-"""A signed deployment whose workers are killed: the public topics prove it, and no forgery.
+"""A signed deployment with killed workers: the public topics prove it, and expose a forgery.
 
 Covers: cli/verify.py, reading/public_topics.py
 """
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.broker
 
 
 def proved(run: Local, *words: str) -> tuple[int, dict[str, object]]:
-    """What a reader proves who has an address and the deployment's name alone."""
+    """Prove what a reader can who knows only an address and the deployment's name."""
     words = ("verify", "--json", "--wait", "0", *words, "--bootstrap", run.bootstrap)
     empty = run.folder / "reader"
     empty.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def test_what_killed_workers_leave_is_proved_and_what_a_stranger_adds_is_not(
 
 
 def _forged(run: Local, topic: str) -> None:
-    """A row that was released, once more."""
+    """Publish a released row a second time."""
     (first, *_) = read_topic(run.config().kafka, topic, 2)
     row = next(r for r in first.records if r.headers[0][0] == "hush-row")
     producer = run.producer()

@@ -54,9 +54,9 @@ SHOPS = {"north": 30.0, "south": 70.0}
 
 
 def sales(first: int, last: int, n: int) -> list[dict[str, Any]]:
-    """So many sales over the hours first … last; a shop's prices lie around its own mean.
+    """A number of sales in the hours first … last; a shop's prices vary around its own mean.
 
-    Of every hundred one is deleted; a shop that only one customer visits stays hidden.
+    One in a hundred is deleted; a shop with a single customer stays hidden.
     """
     draw = np.random.default_rng(first)
     step = (last - first) * HOUR // n
@@ -72,7 +72,7 @@ def sales(first: int, last: int, n: int) -> list[dict[str, Any]]:
 
 
 def exact(rows: list[dict[str, Any]], shop: str) -> list[float]:
-    """Sorted prices of a shop that were not deleted."""
+    """Sorted prices of a shop, without those that were deleted."""
     mine = [row for row in rows if row["shop"] == shop]
     gone = {row["user"] for row in mine if row["sign"] < 0}
     return sorted(row["price"] for row in mine if row["sign"] > 0 and row["user"] not in gone)
@@ -156,7 +156,7 @@ def test_they_are_released_replayed_shown_and_drawn(
 
 
 def check(bodies: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
-    """The last quantiles lie near the exact ones, in their intervals; the hidden shop stays so."""
+    """The last quantiles are near the exact ones, in their intervals; the hidden shop is absent."""
     found = [body for body in bodies if body["schema"] == "hush.release/2"]
     assert {body["key"]["shop"] for body in found} == set(SHOPS)
     last = [body for body in found if body["final"]]

@@ -1,4 +1,4 @@
-"""A worker says within a stated time that no broker answers, and takes no harm from it."""
+"""A worker reports within a stated time that no broker answers, and takes no harm from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .test_outage import TOML, publish
 
 pytestmark = pytest.mark.broker
 
-SLACK = 10.0  # of a busy machine
+SLACK = 10.0  # for a busy machine
 HOW = {"dead": signal.SIGKILL, "silent": signal.SIGSTOP}
 LONG = [pytest.param(how, 30, 10, marks=pytest.mark.thorough) for how in HOW]
 
@@ -25,7 +25,7 @@ LONG = [pytest.param(how, 30, 10, marks=pytest.mark.thorough) for how in HOW]
 @pytest.mark.thorough
 @pytest.mark.parametrize("how, away, after", [("dead", 8, 3), *LONG])
 def test_no_worker_is_ready_for_long_without_a_broker(tmp_path, how, away, after):
-    """A task that waits for an answer of a broker gives up after half a minute."""
+    """A task that waits for a broker's answer gives up after half a minute."""
     port = free_port()
     with (
         Broker(quiet=True, overrides=BROKER) as broker,
@@ -50,11 +50,11 @@ def test_no_worker_is_ready_for_long_without_a_broker(tmp_path, how, away, after
         if how == "silent":
             broker._child.send(signal.SIGCONT)
         else:
-            broker.kill()  # it is gone, and may start again
+            broker.kill()  # it has ended, and may start again
             broker.start()
         until(lambda: status(port, "/ready") == 200, run, 120)
         ready = time.monotonic()
-        while time.monotonic() - ready < after:  # and stays so
+        while time.monotonic() - ready < after:  # it stays so
             assert status(port, "/ready") == 200
             time.sleep(0.5)
         assert run.stop("w") == 0

@@ -53,7 +53,7 @@ def clocked(epochs: int, per_epoch: int = 1, **changes: Any) -> tuple[Clock, Led
 
 
 def served(clock: Clock, ledger: Ledger, now: int) -> list[ClockRecord]:
-    """What the clock's owner writes at a time, as its loop does."""
+    """The records that the clock's owner writes at a time, in its loop's order."""
     written: list[ClockRecord] = []
 
     def take(records: Any, record: ClockRecord) -> None:
@@ -80,10 +80,10 @@ def test_a_window_that_cannot_be_paid_for_is_refused_before_its_records_come():
     clock, ledger = clocked(epochs=1)
     assert skips(served(clock, ledger, ORIGIN + 6 * HOUR)) == []  # the only charge
     assert skips(served(clock, ledger, ORIGIN + DAY - 6 * 60_000_000)) == []
-    # Five minutes before the window begins: its first records are accepted from now on.
+    # Five minutes before the window begins, its first records are accepted.
     assert skips(served(clock, ledger, ORIGIN + DAY - 4 * 60_000_000)) == [(1, 2)]
     assert clock.timelines["p"].batch(1) == 0 and clock.timelines["p"].batch(0) == 4
-    assert skips(served(clock, ledger, ORIGIN + DAY)) == []  # once
+    assert skips(served(clock, ledger, ORIGIN + DAY)) == []  # only once
     assert skips(served(clock, ledger, ORIGIN + 2 * DAY)) == [(2, 3)]
     assert [r.kind for r in ledger.records] == ["genesis", "charge", "refused", "refused"]
 
@@ -132,7 +132,7 @@ def test_a_pipeline_that_is_triggered_by_request_is_refused_at_its_triggers_only
 
 @given(st.lists(st.sampled_from(["final", "skip", "trigger"]), max_size=12), st.data())
 def test_what_is_over_for_a_shard_is_what_its_own_timeline_says(kinds, data):
-    """A clock log that is ahead of the shard tells the same, but for windows that were refused."""
+    """A clock log ahead of the shard tells the same, except for windows that were refused."""
     p = deployment().pipelines[0]
     records: list[ClockRecord] = [start(p)]
     window = ordinal = 0
@@ -166,7 +166,7 @@ def test_what_is_over_for_a_shard_is_what_its_own_timeline_says(kinds, data):
 
 
 def log_of(windows: int) -> list[RawRecord]:
-    """Each day 300 events of 60 users."""
+    """On each day, 300 events of 60 users."""
     return [
         event(n, f"u{n % 60}", f"page {n % 5}", ORIGIN + n // 300 * DAY)
         for n in range(300 * windows)
@@ -192,7 +192,7 @@ def run_of(
 
 
 def rows_left(run: OfflineEngine) -> set[bytes]:
-    """Tags of all rows in all tables."""
+    """The tags of all rows in all tables."""
     tags = (b"u", b"t", b"r", b"s", b"d", b"f", b"o", b"h", b"m")
     stores = [shard._store for shard in run._shards]
     return {tag for tag in tags for s in stores if list(s.scan(tag, tag + b"\xff" * 20))}
@@ -249,7 +249,7 @@ class OneShard:
             self.clock.append(self.clock.end, record)
 
     def run(self, to: int, faults: random.Random | None = None) -> list[Any]:
-        """Outs of all steps up to a frame; some steps fail, and some restarts follow."""
+        """The outputs of all steps up to a frame; some steps fail, and some restarts follow."""
         outs: list[Any] = []
         while True:
             place = self.stage.position
@@ -302,7 +302,7 @@ def test_frames_of_a_refused_window_go_whenever_the_worker_learns_of_it(monkeypa
 
 
 def test_frames_that_come_after_everything_was_swept_leave_nothing(monkeypatch):
-    """Nobody would sweep again: their rows would stay for ever."""
+    """Nothing would sweep again, so their rows would stay for ever."""
     monkeypatch.setattr("hushstream.agents.stages.aggregate.partial_sums.SPILL", 3)
     made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0")
     frames = cells(made)
@@ -316,7 +316,7 @@ def test_frames_that_come_after_everything_was_swept_leave_nothing(monkeypatch):
 
 
 def test_bound_drops_frames_of_a_refused_window():
-    """Else it would send sums, and keep units, of an epoch that nobody pays for."""
+    """Otherwise it would send sums, and keep units, of an epoch that is not paid for."""
     made = deployment(mechanism=", adaptive_weight = 0")
     (p,) = made.pipelines
     records = [start(p), *(trigger(p, n, [75 * n]) for n in range(1, 5)), beat([600])]

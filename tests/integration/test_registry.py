@@ -73,7 +73,7 @@ def rows(begin: int, number: int = 40) -> list[Row]:
 
 
 def avro_schema(version: int) -> Schema:
-    """Version 2 has a new field in front, and the user behind."""
+    """A schema; version 2 has a new first field, and the user as the last one."""
     user = {"type": "record", "name": "User", "fields": [{"name": "id", "type": "string"}]}
     fields: list[Row] = [
         {"name": "user", "type": user},
@@ -114,7 +114,7 @@ class Writers:
     """Producers with the serialisers of confluent-kafka, in two versions of each schema."""
 
     def __init__(self, url: str) -> None:
-        # Without a limit it waits for ever where the registry loses an answer, as one did.
+        # Without a limit, it waits for ever if the registry loses an answer, as one did.
         self.client = SchemaRegistryClient({"url": url, "timeout": 60})
 
     def encode(self, encoding: str, version: int, many: list[Row]) -> list[bytes]:
@@ -167,7 +167,7 @@ def reasons(run: Local, encoding: str) -> list[str]:
 def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
     empty_broker: Broker, tmp_path: Path, registry: SchemaRegistry
 ) -> None:
-    """Behind TLS and a password; afterwards the registry is not even needed any more."""
+    """With TLS and a password; afterwards, the registry is no longer needed."""
     (tmp_path / "password").write_text(PASSWORD + "\n")
     with (
         Writers(registry.url) as writers,
@@ -185,7 +185,7 @@ def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
             run.trigger(ORIGIN + DAY // 2)
             run.wait_released(run.wait_triggers(3))
             for encoding in FORMATS:
-                # The old writer goes on while the new one begins.
+                # The old writer continues while the new one begins.
                 new, old = (
                     writers.encode(encoding, 2, rows(40)),
                     writers.encode(encoding, 1, rows(80)),
@@ -195,7 +195,7 @@ def test_three_formats_evolve_and_a_killed_worker_changes_nothing(
             run.kill("w")
             registry.kill()
             mark = run.log("w").stat().st_size
-            run.start("w")  # what it has counted it knows; what is new waits for the registry
+            run.start("w")  # it knows what it has counted; new schemas wait for the registry
             until = time.monotonic() + 60
             while "ready:" not in run.log("w").read_text()[mark:]:
                 assert time.monotonic() < until, run.tail("w")
@@ -231,7 +231,7 @@ def test_an_unreachable_registry_is_waited_for_and_given_up_aloud(
         assert "records wait for the schema registry (ConnectError)" in said
         assert "no clear answer of the schema registry for 6 s" in said
         assert reasons(run, "avro") == []
-        # With the right address nothing has been lost.
+        # With the right address, nothing is lost.
         run.toml.write_text(settings(registry.url, ("avro",)))
         run.start("w")
         run.trigger(ORIGIN + DAY)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.broker
 
 
 def begin(run: Local, worker: str, place: str) -> None:
-    """Start a worker without a name: to the group, one that comes back is another member."""
+    """Start a worker without a static name: after a restart, it is a new member to the group."""
     settings = {
         "engine.data_dir": str(run.folder / "state" / place),
         "engine.public_port": "0",
@@ -50,7 +50,7 @@ def begin(run: Local, worker: str, place: str) -> None:
 
 @pytest.mark.thorough
 def test_a_worker_that_comes_back_at_once_stalls_nobody(empty_broker: Broker, tmp_path):
-    """The group gives partitions out twice within a second; no record comes after that."""
+    """The group rebalances twice within a second, and no record comes after that."""
     with local(tmp_path, empty_broker.bootstrap, TOML, {"events": PARTITIONS}) as run:
         workers = {place: f"{place}-0" for place in "abc"}
         for place, worker in workers.items():
@@ -67,5 +67,5 @@ def test_a_worker_that_comes_back_at_once_stalls_nobody(empty_broker: Broker, tm
             run.trigger(ORIGIN + (n + 1) * HOUR)
             run.wait_released(run.wait_triggers(n + 1), 300)
         others = [p for p in (run.folder / "state").rglob("*") if p.stat().st_mode & 0o077]
-        assert others == []  # exact counts: no other user of the machine reads them
+        assert others == []  # the log has exact counts, so no other user of the machine may read it
         assert list((run.folder / "state").rglob("*.log"))

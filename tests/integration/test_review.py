@@ -1,4 +1,4 @@
-"""Ways in which one bound was given twice, or one noise put on two contents.
+"""Earlier bugs that gave one bound twice, or put one noise on two contents.
 
 Covers: agents/clock/pinned.py
 """
@@ -50,7 +50,7 @@ def unit_row(mechanism: Any, used: Sequence[int]) -> Units:
     ],
 )
 def test_what_is_kept_beside_the_bound_survives_its_row(parameters, used):
-    """Cut off at 256, records counted or the last round would start anew for the unit."""
+    """If counters were cut off at 256, the unit's record count or last round would start anew."""
     mechanism = build(parameters, SETTING)
     codec = UnitCodec(mechanism.traits)
     row = codec.encode(unit_row(mechanism, used))
@@ -69,7 +69,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_debiased_release_in_chunks_is_the_release_as_a_whole(monkeypatch):
-    """The shared counters have one content at a trigger, in whichever chunk they are read."""
+    """The shared counters have one content at a trigger, whichever chunk reads them."""
     made = deployment(partitioner="murmur2", mechanism=", debias = true, debias_cap = 20")
     (p,) = made.pipelines
     log = [event(i, f"u{i % 900}", f"page {i % 30}") for i in range(20_000)]
@@ -81,7 +81,7 @@ def test_a_debiased_release_in_chunks_is_the_release_as_a_whole(monkeypatch):
     assert [(o.key, o.value) for o in cut.outs[p.release_topic]] == rows
     released = [json.loads(value) for _, value in rows if b"hush.release/2" in value]
     assert len(released) > 60
-    # Two records of each unit are accepted, 1,800 in all: the counters came, and scale that up.
+    # Two records of each unit are accepted, 1,800 in all: the counters arrived and scale that up.
     last = [one["values"]["count"]["value"] for one in released if one["trigger"] == 4]
     assert sum(last) > 5_000
 
@@ -96,11 +96,11 @@ def test_a_release_whose_rows_depend_on_each_other_is_never_cut(monkeypatch):
     monkeypatch.setattr(frames, "LIMIT", 900)
     run = engine(made, [log], [start(p), trigger(p, 1, [90])])
     assert single.mechanism.seen == [90]
-    assert len(run.outs[p.release_topic]) == 1  # the manifest
+    assert len(run.outs[p.release_topic]) == 1  # only the manifest
 
 
 class Single:
-    """A mechanism with a global state that notes how many keys each release was given."""
+    """A mechanism with a global state that notes how many keys each release has."""
 
     bound = 4
 
@@ -149,7 +149,7 @@ def test_another_way_to_spread_units_and_keys_is_refused(changed):
 
 
 class Pinned:
-    """A cluster whose topics are as they were made."""
+    """A cluster whose topics are unchanged."""
 
     def __init__(self, topics: dict[str, int]) -> None:
         self._topics = topics
@@ -165,7 +165,7 @@ class Pinned:
 
 
 class Racing(Pinned):
-    """A cluster where the clock's owner charges something just before it is fenced."""
+    """A cluster where the clock's owner charges an epoch just before it is fenced."""
 
     def __init__(self, logs: dict[str, list[bytes]], topics: dict[str, int]) -> None:
         super().__init__(topics)

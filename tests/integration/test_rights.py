@@ -1,7 +1,7 @@
-"""Roles on a secured broker: what is printed for each is enough, and nothing else is allowed.
+"""Roles on a secured broker: the printed rights of each role suffice, and nothing else is allowed.
 
-The broker has TLS, SCRAM and Kafka's own authorizer, which denies what nobody granted. Each user
-gets what `hush topics --format kafka-acls` prints for a role.
+The broker has TLS, SCRAM and Kafka's own authorizer, which denies everything that was not granted.
+Each user gets what `hush topics --format kafka-acls` prints for a role.
 
 Covers: agents/deployment/cluster/rights.py, agents/kafka/access/refusals.py
 """
@@ -94,7 +94,7 @@ class Place:
         return typed(*words, "-c", str(self.toml(user)))
 
     def begin(self) -> dict[str, Any]:
-        """Make topics and ledger as the administrator, or find them made."""
+        """Create topics and ledger as the administrator, or find them."""
         code, out, err = self.hush("administrator", "topics", "--json")
         assert code == 0, err
         body: dict[str, Any] = json.loads(out)
@@ -102,7 +102,7 @@ class Place:
         return body
 
     def printed(self, role: str) -> list[Granted]:
-        """The rights of a role, as the commands that are printed for it grant them."""
+        """The rights of a role, as granted by the commands that are printed for it."""
         words = ["--format", "kafka-acls", "--role", role, "--user", f"{role}={role}"]
         words += ["--genesis", self.genesis] if self.genesis else []
         code, out, err = self.hush("nobody", "topics", "--print", *words)
@@ -130,7 +130,7 @@ class Place:
 
 
 def granted(text: str) -> list[Granted]:
-    """What commands of `kafka-acls` grant, as that tool reads its options."""
+    """The rights that commands of `kafka-acls` grant, by that tool's rules for options."""
     parser = argparse.ArgumentParser()
     for name in ("bootstrap-server", "command-config", "allow-principal"):
         parser.add_argument(f"--{name}", required=True)
@@ -199,10 +199,10 @@ def test_a_worker_releases_with_what_is_printed(place: Place) -> None:
             wait(lambda words=final: bool(place.hush("reader", *words)[1]))  # type: ignore[misc]
         time.sleep(2.5)  # two rounds of trimming
         assert "trimmed" not in place.log("w") and "refuse" not in place.log("w")
-        place.publish("producer")  # something to write about
+        place.publish("producer")  # so that there is something to write
         place.room.revoke([("worker", "topic", f"shop.{place.genesis}.", True, "WRITE")])
         place.publish("producer")
-        # A right that is taken away stops the worker at once, with the same words.
+        # Revoking a right stops the worker at once, with the same message.
         assert worker.wait(150) and worker.returncode == 4, place.log("w")
         assert "no right WRITE on topic 'shop." in place.log("w").splitlines()[-1], place.log("w")
     finally:

@@ -47,7 +47,7 @@ from ..support import (
 
 
 def ingest(made, records, log, feedback=None):
-    """A first stage with its store, to be stepped by hand."""
+    """A first stage with its store; the test calls its steps."""
     clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines}, enumerate(records))
     stage = IngestStage(made.inputs[0], 0, NAMES, SECRET, clock, Beside(feedback or {}))
     store, marker = MemoryStore(), Marker("abcdef", 0)
@@ -56,7 +56,7 @@ def ingest(made, records, log, feedback=None):
 
 
 def commit(store, step):
-    """What a shard does after its transaction."""
+    """Do what a shard does after its transaction."""
     for key, value in step.rows.items():
         step.local.update(index_entries(key, value))
     store.write({**step.rows, **step.local}, step.units.columns())
@@ -72,7 +72,7 @@ def events_in(step) -> int:
 
 
 def test_a_cut_behind_an_aborted_tail_is_reached_without_another_record():
-    """Offsets 3..9 hold control records and aborted data: only the interval's end tells."""
+    """Offsets 3..9 hold control records and aborted data, so only the interval's end shows it."""
     made = deployment()
     p = made.pipelines[0]
     log = [event(i, f"u{i}", "x") for i in range(3)]
@@ -80,7 +80,7 @@ def test_a_cut_behind_an_aborted_tail_is_reached_without_another_record():
     step = stage.step(store, marker, log, 3)  # the list ends before the cut: no barrier yet
     assert not any(isinstance(decode(o.value), Barrier) for o in step.out)
     marker = commit(store, step)
-    step = stage.step(store, marker, [], 9)  # an empty interval carries it there
+    step = stage.step(store, marker, [], 9)  # an empty interval reaches the cut
     assert [type(decode(o.value)) for o in step.out] == [Barrier]
     assert step.marker.applied == 9
 
@@ -94,7 +94,7 @@ def test_an_idle_partition_sends_its_barriers():
 
 
 def test_a_record_takes_the_first_micro_batch_whose_cut_lies_above_it_however_late_it_is_read():
-    """Read before, between and after both triggers: the same release."""
+    """It is read before, between and after both triggers; the release is the same."""
     made = deployment(mechanism=", adaptive_weight = 0")
     p = made.pipelines[0]
     log = [event(i, f"u{i}", "x") for i in range(300)]
@@ -125,7 +125,7 @@ def test_a_record_takes_the_first_micro_batch_whose_cut_lies_above_it_however_la
 
 
 def test_future_is_judged_by_the_first_beat_that_covers_a_record():
-    """Whenever the shard gets to it: a later beat, which would allow it, changes nothing."""
+    """Whenever the shard reads it: a later beat, which would allow it, changes nothing."""
     made = deployment()
     p = made.pipelines[0]
     log = [event(0, "a", "x", ORIGIN + DAY)]
@@ -182,7 +182,7 @@ def test_a_release_waits_for_the_barriers_of_all_upstream_partitions():
     p = PUBLIC.pipelines[0]
     assert aggregate(PUBLIC, [barrier(p, 1, 0), barrier(p, 2, 0)]) == []
     outs = aggregate(PUBLIC, [barrier(p, 1, 0), barrier(p, 2, 0), barrier(p, 1, 1)])
-    assert {position for position, _ in outs} == {3}  # at that very place of the log
+    assert {position for position, _ in outs} == {3}  # at exactly that position of the log
 
 
 def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_it():
@@ -207,7 +207,7 @@ def test_a_missing_barrier_stops_the_stage():
 
 
 def test_frames_ahead_of_the_open_micro_batch_touch_nothing_of_its_release():
-    """One upstream is a whole micro-batch ahead: not even that a key exists may show."""
+    """One upstream is a whole micro-batch ahead; not even the existence of a key may show."""
     made = deployment(units=2)
     p = made.pipelines[0]
     early = [event(i, f"u{i}", "early") for i in range(150)]
@@ -240,11 +240,11 @@ def test_a_key_or_unit_of_another_partition_is_refused():
     assert isinstance(decode(out.value), CellsFrame)
 
 
-# -- state that failed steps may not leave behind ------------------------------------------------
+# -- state after steps that failed --------------------------------------------------------------
 
 
 def test_a_failed_step_does_not_free_unit_rows_of_an_epoch_that_is_open_again():
-    """The last trigger was computed but not committed; the step that is redone is shorter."""
+    """The last trigger was computed but not committed; the repeated step is shorter."""
     made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0")
     p = made.pipelines[0]
     log = [event(i, "a" if i < 2 else "b", f"p{i % 8}", ORIGIN + HOUR) for i in range(10)]
@@ -277,7 +277,7 @@ def test_a_failed_step_of_the_units_stage_frees_nothing_either():
     assert not redone.rows
     marker = commit(store, redone)
     marker = commit(store, stage.step(store, marker, frames[1:], 4))
-    assert stage.step(store, marker, [], 4).rows == {row: None}  # now that it is committed
+    assert stage.step(store, marker, [], 4).rows == {row: None}  # the last trigger is committed now
 
 
 # -- feedback -------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ def done(feedback, number, shard=0):
 
 
 def test_a_micro_batch_waits_for_the_feedback_that_decides_it_over_any_number_of_steps():
-    """d = 1: micro-batch 3 begins after trigger 1 has been released; nothing else lets it."""
+    """d = 1: micro-batch 3 waits until trigger 1 has been released."""
     made = deployment(partitioner="murmur2", mechanism=", adaptive_weight = 0.3")
     p = made.pipelines[0]
     assert p.traits.feedback and p.delay == 1
@@ -297,10 +297,10 @@ def test_a_micro_batch_waits_for_the_feedback_that_decides_it_over_any_number_of
     records = [start(p), trigger(p, 1, [3]), trigger(p, 2, [6]), beat([9])]
     stage, store, marker, _ = ingest(made, records, log, feedback)
     marker = commit(store, stage.step(store, marker, log, 9))
-    assert marker.applied == 6  # both cuts, and nothing behind the second
+    assert marker.applied == 6  # both cuts, and nothing after the second
     for _ in range(3):
         assert stage.step(store, marker, log[6:], 9) is None
-    stage.open(store, marker)  # nor after a restart
+    stage.open(store, marker)  # not after a restart either
     assert stage.step(store, marker, log[6:], 9) is None
     done(feedback["p"], 1)
     assert stage.step(store, marker, log[6:], 9).marker.applied == 9
@@ -353,7 +353,7 @@ def test_a_repartitioned_stage_waits_at_the_first_frame_that_needs_more_feedback
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7, 1000])
 def test_units_use_up_a_shared_bound_in_log_order_wherever_steps_end(monkeypatch, size):
-    """Two windows share an epoch: which records are accepted depends on the log alone."""
+    """Two windows share an epoch; the log alone decides which records are accepted."""
     made = deployment(
         partitioner="murmur2", mechanism=", adaptive_weight = 0",
         more='epoch = "2d"\npublic_keys = ["x", "y"]',
@@ -369,7 +369,7 @@ def test_units_use_up_a_shared_bound_in_log_order_wherever_steps_end(monkeypatch
     whole = engine(made, [log], [start(p), *ends])
     monkeypatch.setattr("hushstream.agents.stages.ingest.stage.EVENTS", size)
     assert released(engine(made, [log], [start(p), *ends])) == released(whole)
-    assert whole.counts["p", "accepted"] < 300  # the bound did bite
+    assert whole.counts["p", "accepted"] < 300  # the bound did cut records
 
 
 # -- the same path, any number of virtual shards --------------------------------------------------

@@ -1,4 +1,4 @@
-"""The runbooks of docs/operations.md: what they tell an operator to run is what the drills run."""
+"""The drills run the commands that the runbooks of docs/operations.md tell operators to run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs/operations.md").read_text()
 
 
 def commands(section: str) -> list[str]:
-    """What stands between backquotes in the numbered steps of a section."""
+    """The text in backquotes in the numbered steps of a section."""
     text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     steps = "\n".join(line for line in text.splitlines() if re.match(r"\d\. |   ", line))
     return re.findall(r"`((?:hush|find) [^`]+)`", steps.replace("\n   ", " "))

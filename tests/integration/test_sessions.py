@@ -54,7 +54,7 @@ pytestmark = pytest.mark.broker
 
 
 def sent(hour: int) -> list[list[dict[str, object]]]:
-    """Two sessions of each user in an hour, of two records and of three, over both partitions."""
+    """Two sessions of each user in an hour, with two and three records, over both partitions."""
     begin = ORIGIN + hour * HOUR
     minutes = (2, 8, 30, 36, 40)
     records = [
@@ -75,7 +75,7 @@ def test_sessions_count_once_through_kills_and_a_lost_table(empty_broker: Broker
             for place, some in enumerate(parts):
                 run.publish("events", some[: len(some) // 2], place)
             run.kill(worker)  # while sessions are open
-            worker = "w" if hour == 0 else "x"  # with its tables, and without any
+            worker = "w" if hour == 0 else "x"  # with its tables, or without any
             run.start(worker)
             run.wait_ready([worker])
             for place, some in enumerate(parts):
@@ -95,7 +95,7 @@ def test_sessions_count_once_through_kills_and_a_lost_table(empty_broker: Broker
 
 
 def check(run: Local, trigger: int) -> None:
-    """Two sessions of each user an hour, of five records together, of which the bound cuts none."""
+    """Two sessions of each user in an hour with five records together; the bound cuts none."""
     rows = [
         body for body in run.releases("pages") if body.get("trigger") == trigger and "key" in body
     ]

@@ -1,7 +1,7 @@
-"""Pipelines that share topics: workers are killed, and releases are those of topics of their own.
+"""Pipelines that share topics: workers are killed, and releases equal those with separate topics.
 
-The replay knows no shared topic: it recomputes each pipeline from topics of its own in memory, so
-that it agrees byte for byte says that nothing of another pipeline has counted.
+The replay uses no shared topic: it recomputes each pipeline from separate topics in memory. If it
+agrees byte for byte, nothing of another pipeline has counted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.broker
 
 
 def text() -> str:
-    """The example with smaller topics, and triggers that the test asks for."""
+    """The example with smaller topics, and with triggers that the test requests."""
     found = EXAMPLE.read_text("utf-8").replace("\n[[input]]", f"{ENGINE}\n[[input]]", 1)
     found = found.replace('window = { length = "1d" }', DAY)
     return found.replace("triggers = {", 'schedule = "external"\ntriggers = {')
@@ -53,7 +53,7 @@ def text() -> str:
 def trips(seed: int, hour: int, number: int) -> list[Any]:
     """Trips of riders within six hours, some of them unreadable."""
     choose = random.Random(seed)
-    # A pipeline that is added has no dead letters of what was read before.
+    # A pipeline that is added has no dead letters of earlier records.
     found: list[Any] = [b"{", b'{"rider": 7}'] if hour < 24 else []
     for _ in range(number):
         time = f"2019-03-0{1 + hour // 24}T{hour % 24 + choose.randrange(6):02}:10:00Z"
@@ -72,7 +72,7 @@ def publish(run: Local, round_: int) -> None:
 
 
 def agrees(run: Local, compared: int) -> None:
-    """Stop all workers, and compare every byte with topics that are not shared."""
+    """Stop all workers, and compare every byte with a replay on separate topics."""
     for member in list(run.workers):
         run.stop(member)
     outcome = replay(run.config())
@@ -93,11 +93,11 @@ def test_five_pipelines_share_topics_through_kills_and_release_what_others_would
         for round_ in range(4):  # one window
             publish(run, round_)
             run.trigger(ORIGIN + 6 * (round_ + 1) * HOUR)
-            run.kill("ab"[round_ % 2])  # as the releases are made
+            run.kill("ab"[round_ % 2])  # while releases are made
             run.start("ab"[round_ % 2])
         run.wait_released(run.wait_triggers(4 * 4 + 1))
         agrees(run, 200)
-        # A pipeline that has gone leaves its seat, and another one gets the next.
+        # A removed pipeline leaves its seat, and a new one gets the next seat.
         head, *blocks = run.toml.read_text().split("\n[[pipeline]]")
         kept = [block for block in blocks if 'name = "fares"' not in block]
         run.toml.write_text("\n[[pipeline]]".join([head, *kept]) + SIXTH)

@@ -1,4 +1,4 @@
-"""Every way to sign in, with both clients and a worker, on a broker with TLS; and what is said.
+"""Every way to sign in, with both clients and a worker, on a broker with TLS; and the messages.
 
 Covers: agents/kafka/access/tokens.py, agents/kafka/access/refusals.py
 """
@@ -71,7 +71,7 @@ class Entrance:
             future.result()
 
     def table(self, way: str, *, password: str = "") -> str:
-        """The ``[kafka]`` table of a way to sign in."""
+        """The ``[kafka]`` table for a way to sign in."""
         if way == "certificate":
             head = f'bootstrap = "{self.room.bootstrap("mutual")}"\nsecurity_protocol = "SSL"\n'
             return f"[kafka]\n{head}{self.tls}"
@@ -87,14 +87,14 @@ class Entrance:
         )
 
     def toml(self, way: str) -> Path:
-        """The configuration of a client that is let in."""
+        """The configuration of a client that may sign in."""
         path = self.folder / f"{way}.toml"
         own = self.mutual if way == "certificate" else ""
         path.write_text(self.table(way) + own + self.deployment)
         return path
 
     def wrong(self, table: str) -> Cluster:
-        """A client that is not let in."""
+        """A client that may not sign in."""
         path = self.folder / f"wrong-{secrets.token_hex(4)}.toml"
         path.write_text(table + self.deployment)
         return Cluster(load(path).kafka)

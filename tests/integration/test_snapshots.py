@@ -1,4 +1,4 @@
-"""Snapshots of tables: a worker with an empty disk goes on from an object store, or without it."""
+"""Snapshots of tables: a worker with an empty disk continues from an object store, or without."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHARDS = 6  # two of each stage
 
 
 def hour(run: Local, name: str, number: int, users: int = 400) -> None:
-    """Records of an hour in both partitions, and its release."""
+    """Send an hour's records to both partitions, and release."""
     records(run, name, number, users)
     time.sleep(0.3)
     run.trigger(ORIGIN + number * HOUR)
@@ -61,7 +61,7 @@ def records(run: Local, name: str, number: int, users: int = 400) -> None:
 
 
 def said(run: Local, member: str, text: str) -> set[str]:
-    """Tables of which a worker has said something."""
+    """Tables that a worker's log lines with this text name."""
     lines = run.log(member).read_text().splitlines()
     return {line.partition(": ")[0].split()[-1] for line in lines if text in line}
 
@@ -79,7 +79,7 @@ def first_snapshots(run: Local, name: str) -> int:
 
 
 def changed(store: Bucket) -> None:
-    """Somebody changes a byte of each part."""
+    """Change a byte of each part."""
     for part in store.objects():
         if part.name != "head":
             data = bytearray(part.read_bytes())
@@ -88,7 +88,7 @@ def changed(store: Bucket) -> None:
 
 
 def headless(store: Bucket) -> None:
-    """All uploads were killed before their end."""
+    """Leave only uploads that were killed before their end."""
     for head in store.objects():
         if head.name == "head":
             head.unlink()
@@ -134,4 +134,4 @@ def test_a_worker_with_an_empty_disk(
             outcome = replay(run.config())
             assert outcome.agrees and outcome.compared, outcome.problems
             assert run.stop("b") == 0, run.errors("b")
-    assert all(b"rocksdb" not in one.read_bytes() for one in store.objects())  # each is sealed
+    assert all(b"rocksdb" not in one.read_bytes() for one in store.objects())  # each part is sealed

@@ -1,6 +1,6 @@
-"""Standbys: the shards of a killed worker go on from copies, and release what a replay says.
+"""Standbys: the shards of a killed worker continue from copies, and replay agrees with releases.
 
-So do those of a worker that is stopped, which hands them over first.
+So do the shards of a stopped worker, which hands them over first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SHARDS = 6  # two of each stage
 
 
 def hour(run: Local, name: str, number: int, users: int = 400) -> None:
-    """Records of an hour in both partitions, and its release."""
+    """Send an hour's records to both partitions, and release."""
     at = ORIGIN + (number - 1) * HOUR
     for partition in range(2):
         some = range(partition, users, 2)
@@ -66,7 +66,7 @@ def until(true: Callable[[], bool], what: str, seconds: float = 60) -> None:
 
 
 def shards(run: Local, member: str) -> int:
-    """Shards of a worker when it was last ready."""
+    """The number of a worker's shards when it was last ready."""
     found = READY.findall(run.log(member).read_text())
     return int(found[-1]) if found else 0
 
@@ -83,7 +83,7 @@ def test_shards_of_a_killed_worker_go_on_from_copies(
         until(lambda: shards(run, "a") + shards(run, "b") == SHARDS, run.errors("a"))
         hour(run, name, 1)
         until(lambda: shards(run, "b") == SHARDS // 2, run.errors("b"))
-        time.sleep(2)  # copies are a round of half a second behind
+        time.sleep(2)  # copies are up to half a second behind
         run.kill("a")
         hour(run, name, 2)
         assert shards(run, "b") == SHARDS, run.errors("b")
@@ -94,7 +94,7 @@ def test_shards_of_a_killed_worker_go_on_from_copies(
         hour(run, name, 3)
         begun = time.monotonic()
         assert run.stop("a") == 0, run.errors("a")
-        # The session lasts three seconds, and a worker that stays in its group waits for its end.
+        # The session lasts three seconds; a worker that stays in its group waits until it ends.
         until(lambda: shards(run, "b") == SHARDS, run.errors("b"))
         handed = time.monotonic() - begun
         assert ("others take over" in run.log("a").read_text()) is (standbys > 0)
@@ -105,4 +105,4 @@ def test_shards_of_a_killed_worker_go_on_from_copies(
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared, outcome.problems
         assert run.stop("b") == 0, run.errors("b")
-        assert "others take over" not in run.log("b").read_text()  # there are none
+        assert "others take over" not in run.log("b").read_text()  # there are no other workers

@@ -53,12 +53,12 @@ rounds = 1
 
 
 class Devices:
-    """Clients with one store; what they have been told of the threshold comes from releases."""
+    """Clients with one store, which learn the threshold from releases."""
 
     def __init__(self, run: Local, name: str = "") -> None:
         self.run = run
         (self.pipeline,) = [p for p in run.deployment.pipelines if name in ("", p.name)]
-        described = describe(self.pipeline)  # what `hush plan --json` publishes for devices
+        described = describe(self.pipeline)  # `hush plan --json` publishes this for devices
         self.survey = Survey.from_json(json.dumps(described["survey"]))
         self.client = Client(self.survey, ReportStore(":memory:", Budget(Fraction(1_000_000))))
         self.minutes = np.random.default_rng(5).gamma(3, 12, 4000)
@@ -71,7 +71,7 @@ class Devices:
         return next((step for step in reversed(told) if step), None)
 
     def report(self, users: range, hour: int, group: int, theta: int | None = None) -> list[bytes]:
-        """Reports of those users that are in a group, about one hour."""
+        """Reports about one hour, of those users that are in a group."""
         out = []
         for i in users:
             if self.survey.group(f"user {i}") == group:
@@ -81,7 +81,7 @@ class Devices:
         return out
 
     def expected(self, upto: int) -> Fraction:
-        """The mean that so many distinct reports say, in exact arithmetic."""
+        """The mean of so many distinct reports, in exact arithmetic."""
         fields = ("group", "theta", "code")
         columns = [np.array([r[name] for r in self.made[:upto]]) for name in fields]
         said, _ = topl_mean(self.survey, Buckets(*columns, np.ones(upto, np.int64)))
@@ -98,7 +98,7 @@ def test_client_made_reports_become_means_and_a_retry_counts_once(broker, unique
         run.start("one")
         early = devices.report(range(2000), 0, RANGE)
         run.publish(raw, early, 0)
-        run.publish(raw, early[::3], 1)  # a retry: the same bytes again, on another partition
+        run.publish(raw, early[::3], 1)  # a retry: the same bytes again, in another partition
         run.trigger(ORIGIN + 2 * HOUR)
         run.wait_released(run.wait_triggers(1))
         first = len(devices.made)
@@ -108,8 +108,8 @@ def test_client_made_reports_become_means_and_a_retry_counts_once(broker, unique
         run.publish(raw, [*late[:700], *late[:700], *foreign(devices)], 1)
         run.trigger(ORIGIN + 4 * HOUR)
         run.wait_triggers(2)
-        run.kill("one")  # in the middle of the second trigger
-        run.publish(raw, late[500:], 0)  # 200 of these once more
+        run.kill("one")  # during the second trigger
+        run.publish(raw, late[500:], 0)  # 200 of these are repeated
         run.trigger(ORIGIN + 8 * HOUR)
         run.start("two")
         run.wait_released(run.wait_triggers(TRIGGERS))
@@ -118,16 +118,16 @@ def test_client_made_reports_become_means_and_a_retry_counts_once(broker, unique
 
 
 def foreign(devices: Devices) -> list[Any]:
-    """What no client of this survey can have made: another survey, other outputs, another group,
-    a threshold that was not published, a raw value."""
+    """Reports that no client of this survey can have made: from another survey or group, with other
+    outputs, with a threshold that was not published, or with a raw value."""
     base = devices.made[-1] | {"user": "nobody"}
     slot = base["slot"]
     valued = next(f"x{i}" for i in range(99) if devices.survey.group(f"x{i}") == VALUE)
     return [
         base | {"survey": base["survey"] ^ 1},
         base | {"theta": 65},
-        base | {"user": valued, "theta": base["theta"] % 64 + 1},  # not what was published
-        base | {"user": valued, "theta": base["theta"] % STEP},  # nor is this channel
+        base | {"user": valued, "theta": base["theta"] % 64 + 1},  # not published
+        base | {"user": valued, "theta": base["theta"] % STEP},  # a wrong channel
         base | {"user": valued, "theta": base["theta"] % STEP + 3 * STEP},  # there is no such one
         base | {"code": devices.survey.hybrid.outputs},
         base | {"user": valued, "group": RANGE, "theta": 0, "code": 0},
@@ -137,14 +137,14 @@ def foreign(devices: Devices) -> list[Any]:
 
 
 def check_survey(run: Local, devices: Devices, first: int, theta: int) -> None:
-    """Every release is exactly what the distinct reports say; everything is called local."""
+    """Every release is exactly the estimate from distinct reports, and is called local."""
     rows = sorted(rows_of(run, devices.pipeline.name), key=lambda row: row["trigger"])
     means = [row["values"]["mean"] for row in rows]
     both, every = first + 700, len(devices.made)
     told = [float(devices.expected(n)) for n in (first, both, every, every)]
     assert [mean["value"] for mean in means] == told
     assert 0.2 < means[-1]["stddev"] < 2.5
-    assert abs(told[-1] - devices.minutes[:2000].mean()) < 8  # noise, and what theta cuts off
+    assert abs(told[-1] - devices.minutes[:2000].mean()) < 8  # noise, and clipping at theta
     bodies = run.releases(devices.pipeline.name)
     manifests = [b for b in bodies if b["schema"] == "hush.manifest/2"]
     steps = [(b["public"]["theta"][0], b["public"]["channel"][0]) for b in manifests]

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.broker
 
 
 def written(*words: object) -> dict[str, Any]:
-    """What a writer found, in a process of its own: aiokafka leaves open what it gives up."""
+    """What a writer found, in its own process, since aiokafka leaves open what it gives up."""
     command = [sys.executable, "-m", "tests.integration.torn_writer", *map(str, words)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -66,14 +66,14 @@ def test_every_transaction_is_there_in_whole_or_not_at_all(version: int) -> None
 @pytest.mark.thorough
 @pytest.mark.parametrize(("version", "kind"), [(2, "repeat"), (1, "hold")])
 def test_without_the_mend_half_of_a_transaction_is_committed(version: int, kind: str) -> None:
-    """What aiokafka does by itself; so the proxy tears, and the writer sees it."""
+    """Without our change, aiokafka does this; so the proxy does tear, and the writer sees it."""
     found = written("--faults", 60, "--version", version, "--ends", kind, "--stock")
     assert found["half"], found
 
 
 @pytest.mark.thorough
 def test_a_deployment_releases_what_the_judge_computes(tmp_path) -> None:
-    """A worker whose transactions are torn all the time, clock and shards alike."""
+    """All transactions of a worker are torn, those of the clock and of shards."""
     with (
         proxied(BROKER) as (broker, proxy),
         local(tmp_path, proxy.bootstrap, TOML, {"events": 2}) as run,

@@ -1,4 +1,4 @@
-"""``hush trigger`` on the broker: costs are told first, limited, waited for and ended."""
+"""``hush trigger`` on the broker: costs are shown first; requests are limited, awaited, ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_fires_is_told_limited_waited_for_and_ended(empty_broker: Broker, t
         assert trigger(run, "--at", "2019-03-20", "--yes", "--id", "a").returncode == 0
         assert trigger(run, "--cancel", "--id", "b").returncode == 0
         assert [r["id"] for r in requests(run)] == ["a", "b"]
-        run.start("w")  # the first request is over before anything fires
+        run.start("w")  # the first request has been cancelled before anything fires
         run.wait_ready(["w"])
         done = trigger(run, "--at", "2019-03-02", "--wait", "--json")
         assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
-"""Another version on a live deployment, then this one, then the other one again.
+"""Another version on a running deployment, then this one, then the other one again.
 
-Each version runs in processes of its own: its folder stands before everything else on their path.
+Each version runs in its own processes, with its folder first on their path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .local import Local, local
 
 ROOT = Path(__file__).resolve().parents[2]
 EARLIER = "d2da724"
-"""The commit that is run where there is no tag: its format is that of this version."""
+"""The commit to use if there is no tag; it has the format of this version."""
 HOUR = 3_600_000_000
 ORIGIN = 17956 * 24 * HOUR  # 2019-03-01
 TOML = """
@@ -58,7 +58,7 @@ pytestmark = pytest.mark.broker
 
 
 class Versions:
-    """Workers of several versions on one deployment, and a few triggers under each.
+    """Workers of several versions on one deployment, with a few triggers under each.
 
     Args:
         run: the deployment.
@@ -77,7 +77,7 @@ class Versions:
         self.run.start("w")
 
     def fire(self) -> None:
-        """Publish, trigger, and wait until all of it is released."""
+        """Publish, trigger, and wait for all releases."""
         at = ORIGIN + self.triggers * HOUR
         self.triggers += 1
         users = range(300)
@@ -86,7 +86,7 @@ class Versions:
         self.run.wait_released(self.run.wait_triggers(self.triggers))
 
     def serve(self, path: Path | None) -> None:
-        """Two triggers, a crash after the first, and a stop in order."""
+        """Two triggers, a crash after the first, and an orderly stop."""
         self.start(path)
         self.fire()
         self.run.kill("w")
@@ -95,14 +95,14 @@ class Versions:
         assert self.run.stop("w") == 0, self.run.tail("w")
 
     def refused(self, path: Path | None, words: str) -> None:
-        """A worker ends before it has written anything, and says so in one line."""
+        """A worker ends before it has written anything, with a message of one line."""
         before = self.written()
         self.start(path)
         self.ended(words)
         assert self.written() == before
 
     def ended(self, words: str) -> None:
-        """The worker that was started last ends by itself."""
+        """The last worker ends by itself."""
         child = self.run.workers.pop("w")
         assert child.wait(300), self.run.tail("w")
         last = [line for line in self.run.tail("w").splitlines() if line.startswith("hush:")][-1]
@@ -118,7 +118,7 @@ class Versions:
         )
 
     def written(self) -> tuple[dict[tuple[str, int], int], dict[str, bytes]]:
-        """Ends of all partitions, transaction markers included; and every file of the tables."""
+        """Ends of all partitions, with transaction markers, and every file of the tables."""
         cluster = self.run.cluster
         ours = {t: n for t, n in cluster.topics().items() if not t.startswith("__")}
         found = {t: cluster.offsets.ends(t, n) for t, n in ours.items()}
@@ -127,7 +127,7 @@ class Versions:
         return ends, {str(p): p.read_bytes() for p in files}
 
     def compare(self) -> None:
-        """Every released byte is what this version replays, and what the judge would release."""
+        """Replay by this version, and the judge, agree with every released byte."""
         outcome = replay(self.run.config())
         assert outcome.agrees and outcome.compared, outcome.problems
         judged = judgement(self.run.bootstrap, self.run.toml, self.run.secret)
@@ -135,12 +135,12 @@ class Versions:
 
 
 def told(*words: str) -> subprocess.CompletedProcess[bytes]:
-    """What git says of this repository."""
+    """The output of git about this repository."""
     return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, check=False)
 
 
 def named(folder: Path, version: str) -> Path:
-    """A folder that gives this version another name, for processes that have it on their path."""
+    """A folder that gives this version another name in processes that have it on their path."""
     made = folder / f"hushstream-{version}.dist-info"
     made.mkdir(parents=True)
     text = f"Metadata-Version: 2.1\nName: hushstream\nVersion: {version}\n"
@@ -149,7 +149,7 @@ def named(folder: Path, version: str) -> Path:
 
 
 def sources(folder: Path) -> Path | None:
-    """The last version before this one, or `EARLIER`; None where the history does not have it."""
+    """The last version before this one, or `EARLIER`; None if the history does not have it."""
     tag = told("describe", "--tags", "--abbrev=0", "HEAD~1").stdout.decode().strip()
     made = told("archive", "--format=tar", tag or EARLIER)
     if made.returncode:
@@ -174,7 +174,7 @@ def test_a_version_of_the_same_format_goes_before_this_one_and_after_it(
     other = named(tmp_path / "other", "9.8.7")
     with local(tmp_path / "run", empty_broker.bootstrap, TOML, {"events": 2}) as run:
         back_and_forth(Versions(run), other)
-        assert {t.code_version for t in run.triggers()} == {"9.8.7"}  # of one charge
+        assert {t.code_version for t in run.triggers()} == {"9.8.7"}  # of the one charge
 
 
 @pytest.mark.thorough
@@ -201,11 +201,11 @@ def test_after_a_later_format_this_version_ends_and_has_written_nothing(
         versions.serve(None)
         versions.refused(later, f"has format {FORMAT}, and workers of this version write")
         versions.start(None)
-        versions.fire()  # nothing stands in the way back yet
+        versions.fire()  # the format has not been raised yet
         raised = versions.topics(later)
         assert raised.returncode == 0, raised.stderr
         run.publish("events", [{"user": "u", "page": "a", "t": ORIGIN}])
-        versions.ended(LATER)  # the clock's owner was fenced, and reads the ledger again
+        versions.ended(LATER)  # the clock's owner was fenced and reads the ledger again
         versions.refused(None, LATER)
         before = versions.written()
         again = versions.topics(None)

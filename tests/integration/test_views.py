@@ -1,4 +1,4 @@
-"""Views on the real broker: exactly once whatever is killed, and the same bytes in every replay.
+"""Views on the real broker: exactly once through kills, and the same bytes in every replay.
 
 Covers: offline/replay_views.py
 """
@@ -76,7 +76,7 @@ def publish(run: Local, day: int) -> None:
 
 
 def by_release(bodies: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """Rows by window and trigger, in their order; those of manifests that name none as well."""
+    """Rows by window and trigger, in order; releases without rows have an empty list."""
     found: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     for body in bodies:
         rows = found[body["window"]["start"], body["trigger"]]
@@ -99,17 +99,17 @@ def test_views_are_released_once_whatever_is_killed_and_one_may_come_later(
                 fired += 1
                 run.trigger(BEGIN + day * DAY + part * DAY // 2)
                 run.wait_triggers(fired)
-                run.kill(f"w{fired - 1}")  # with SIGKILL, whatever it is doing
+                run.kill(f"w{fired - 1}")  # SIGKILL at an arbitrary time
                 run.start(f"w{fired}")
                 run.wait_ready([f"w{fired}"])
                 run.wait_released(run.triggers())
         spent = len(replay(run.config()).problems)
         run.stop(f"w{fired}")
         run.toml.write_text(TOML + LATER)
-        run.begin()  # `hush topics` again: no charge, no other hash
+        run.begin()  # `hush topics` again makes no charge and no other hash
         run.start("late")
         run.wait_ready(["late"])
-        run.wait_released(run.triggers())  # the later one has all that there was before it
+        run.wait_released(run.triggers())  # the later view has everything released before it
         outcome = replay(run.config())
         assert outcome.agrees and outcome.compared and not spent, outcome.problems
         found = judgement(run.bootstrap, run.toml, run.secret)
@@ -155,7 +155,7 @@ def check_past(
     source: dict[tuple[str, int], list[dict[str, Any]]],
     lands: dict[tuple[str, int], list[dict[str, Any]]],
 ) -> None:
-    """Changes and running sums, from the last releases of earlier windows."""
+    """Check changes and running sums, from the last releases of earlier windows."""
     before = sorted({start for start, _ in source if start < at[0]})
     for row in lands[at]:
         land = row["key"]["land"]

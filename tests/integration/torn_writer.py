@@ -1,10 +1,10 @@
-"""Transactions like a shard's through a proxy that tears, and a count of what came of each.
+"""Transactions like a shard's, through a proxy that tears, with a count of what became of each.
 
     python -m tests.integration.torn_writer [--faults N] [--seed S] [--version V] [--share P]
                                             [--ends KIND] [--stock]
 
-writes until so many requests were torn, and ends with a line of JSON: `Found`. ``--ends`` tears the
-ends of transactions alone, each second one, and in one way; ``--stock`` leaves aiokafka as it is.
+writes until so many requests were torn, and ends with a line of JSON: `Found`. ``--ends`` tears
+only the ends of transactions, every second one, in one way; ``--stock`` leaves aiokafka unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hushstream.topics.config.model import Kafka
 
 from ..servers.torn import Asked, Choice, Kind, Proxy, Torn, proxied
 
-ROWS = 6  # of a transaction, over two partitions; then comes its marker
+ROWS = 6  # of a transaction, over two partitions, before its marker
 TIMEOUT_MS = 10_000
 PLACES = (("rows", 0), ("rows", 1), ("markers", 0))
 
@@ -55,8 +55,8 @@ def tearing(random: Random, share: float, repeats: bool) -> Choice:
 
 
 def ends(random: Random, kind: Kind) -> Choice:
-    """Tear each second end of a transaction, so that it may come in the middle of the next one."""
-    late = 0.0 if kind == "repeat" else 0.1  # aiokafka asks again after that
+    """Tear every second end of a transaction, so that it may come in the middle of the next one."""
+    late = 0.0 if kind == "repeat" else 0.1  # aiokafka asks again after that time
 
     def choose(asked: Asked) -> Torn | None:
         if asked.name != "EndTxn" or random.random() < 0.5:
@@ -68,7 +68,7 @@ def ends(random: Random, kind: Kind) -> Choice:
 
 @dataclass
 class Found:
-    """What came of all transactions.
+    """What became of all transactions.
 
     Attributes:
         transactions: number of transactions begun.
@@ -112,7 +112,7 @@ class Writer:
             future.result()
 
     async def run(self, faults: int) -> Found:
-        """Write until so many requests were torn, and for a moment after; then count."""
+        """Write until so many requests were torn and for a moment after that; then count."""
         number = 0
         while self._proxy.count < faults:
             await self._try(number)
@@ -139,7 +139,7 @@ class Writer:
             self._producer = None
 
     async def _open(self) -> None:
-        """Start a producer; then the log tells what became of the transaction before."""
+        """Start a producer; then the log shows what became of the previous transaction."""
         self._producer = clients.transactional_producer(self._kafka, "torn", TIMEOUT_MS)
         try:
             await clients.start_producer(self._producer)
