@@ -1,7 +1,7 @@
 """``make mutants``: apply each mutant to a copy of the tree; its named tests must find it.
 
-The last line of the output is JSON: how many mutants there were, were killed and survived. The
-exit code is 1 if any survived, and 2 if a named test fails without any mutant.
+The last line of the output is JSON: the numbers of mutants in total, killed and survived. The exit
+code is 1 if any survived, and 2 if a named test fails without any mutant.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .catalogue import HERE, Mutant, load, nodes, sample
 from .runner import Copy, Outcome, processes
 
 QUICK = 12
-EACH = 50  # a log without a bar says how far it is after so many
-SLOW = 20.0  # seconds; a mutant that takes longer is told, so that somebody finds it a faster test
+EACH = 50  # a log without a progress bar has a line after so many
+SLOW = 20.0  # seconds; slower mutants are listed, because they need faster tests
 
 
 def main() -> int:
-    """Parse the command line and run; the exit code."""
+    """Parse the command line and run; return the exit code."""
     given = _arguments()
     chosen = _chosen(given)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -81,7 +81,7 @@ def _sound(copy: Copy, mutants: Sequence[Mutant]) -> bool:
 
 
 def _tried(copies: Sequence[Copy], mutants: Sequence[Mutant]) -> list[Outcome]:
-    """Outcomes in the order of ``mutants``; as many at a time as there are copies."""
+    """Outcomes in the order of ``mutants``, computed in parallel, one on each copy."""
     free: SimpleQueue[Copy] = SimpleQueue()
     for copy in copies:
         free.put(copy)

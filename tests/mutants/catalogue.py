@@ -1,6 +1,6 @@
-"""The list of mutants: one small mistake each that would break a guarantee, and what finds it.
+"""The list of mutants: each is one small mistake that would break a guarantee, with its tests.
 
-The lists are TOML files beside this module, one for each group; see README.md for their fields.
+The lists are TOML files beside this module, one for each group; README.md describes their fields.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Mutant(NamedTuple):
         """The file's text with the mistake in it.
 
         Raises:
-            ValueError: the old text is not there exactly once: the product has moved on, and the
-                mutant has to follow it.
+            ValueError: the old text does not occur exactly once: the product has changed, and the
+                mutant must follow.
         """
         found = text.count(self.old)
         if found != 1:
@@ -64,13 +64,13 @@ BROKER = ("worker", "desk")
 
 
 def sample(mutants: Sequence[Mutant], seed: str, number: int) -> list[Mutant]:
-    """A random choice that depends on the seed alone, of those that need no broker."""
+    """A random choice, which depends only on the seed, of mutants that need no broker."""
     among = [m for m in mutants if m.group not in BROKER]
     return random.Random(seed).sample(among, min(number, len(among)))
 
 
 def nodes(mutants: Iterable[Mutant]) -> list[str]:
-    """Every test that is named, once."""
+    """Every named test, once."""
     return sorted({test for mutant in mutants for test in mutant.tests})
 
 

@@ -1,8 +1,8 @@
 """Runs the tests of one mutant at a time in a copy of the tree.
 
-A copy is a folder ``hushstream`` within a temporary one, which comes first in the search for
-modules: so the tests in it import the copy. Each run is a process of its own, forked from one that
-has the libraries loaded, but nothing of the product.
+A copy is a folder ``hushstream`` in a temporary folder. That folder comes first in the search for
+modules, so the tests in the copy import the copy. Each run is a process of its own, forked from one
+that has loaded the libraries but nothing of the product.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Outcome = Literal["killed", "survived", "broken", "stopped"]
 
 
 def processes() -> ForkServerContext:
-    """Where test processes come from: one that has loaded the libraries, with one thread each."""
+    """The context for test processes: one that has loaded the libraries, with one thread each."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = "1"
     context = multiprocessing.get_context("forkserver")
@@ -53,7 +53,7 @@ def processes() -> ForkServerContext:
 
 
 class Copy:
-    """A copy of the tree within ``folder``, for one mutant after the other.
+    """A copy of the tree in ``folder``, for one mutant after the other.
 
     Args:
         folder: empty folder.
@@ -72,8 +72,8 @@ class Copy:
     def try_out(self, mutant: Mutant) -> Outcome:
         """Whether the tests of a mutant find it.
 
-        A mutant is broken if it does not apply, or if its tests do not even start, and stopped if
-        its tests took too long: neither says anything about the tests.
+        A mutant is broken if it does not apply or its tests do not start. It is stopped if its
+        tests take too long. Neither outcome says anything about the tests.
         """
         path = self._root / mutant.file
         text, times = path.read_text("utf-8"), path.stat()
@@ -83,7 +83,7 @@ class Copy:
             return "broken"
         try:
             path.write_text(changed, "utf-8")
-            os.utime(path, (next(self._times),) * 2)  # bytecode fits this text alone
+            os.utime(path, (next(self._times),) * 2)  # so that no other text's bytecode fits
             code = self.run(mutant.tests, seconds=self._timeout)
         finally:
             path.write_text(text, "utf-8")
@@ -97,7 +97,7 @@ class Copy:
     def run(
         self, tests: tuple[str, ...], every: bool = False, seconds: float | None = None
     ) -> int | None:
-        """Exit code of pytest; None if it had to be stopped.
+        """The exit code of pytest; None if it had to be stopped.
 
         Args:
             tests: node ids of pytest.
@@ -116,12 +116,12 @@ class Copy:
         return process.exitcode
 
     def said(self) -> str:
-        """What the last run printed."""
+        """The output of the last run."""
         return self._log.read_text("utf-8", errors="replace")
 
 
 def _pytest(root: Path, log: Path, tests: tuple[str, ...], every: bool) -> None:
-    """Run tests of a copy in this process, which ends with pytest's exit code."""
+    """Run tests of a copy in this process, which then ends with pytest's exit code."""
     with log.open("wb") as out:
         os.dup2(out.fileno(), 1)
         os.dup2(out.fileno(), 2)
@@ -131,7 +131,7 @@ def _pytest(root: Path, log: Path, tests: tuple[str, ...], every: bool) -> None:
         del sys.modules[name]
     sys.path[:] = [str(root.parent), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
     os.environ["PYTHONPATH"] = str(root.parent)  # for processes that the tests start
-    sys.dont_write_bytecode = False  # or each mutant compiles the whole tree again
+    sys.dont_write_bytecode = False  # otherwise each mutant compiles the whole tree again
     options = ["-q", "-p", "no:cacheprovider"]
     options += ["--hypothesis-profile=found"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # loaded before, on purpose

@@ -19,19 +19,19 @@ MUTANTS = load()
 
 @cache
 def _tests(path: str) -> set[str]:
-    """Names of the test functions of a file."""
+    """Names of the test functions in a file."""
     return set(re.findall(r"^ *(?:async )?def (test_\w+)", _text(path), re.MULTILINE))
 
 
-Shape = tuple[int, str]  # last line of a statement, and what the compiler makes of it
+Shape = tuple[int, str]  # last line of a statement, and its compiled form
 
 
 def _shapes(path: str, text: str, line: int = 0) -> Iterator[Shape]:
-    """What the compiler makes of a text, by statement that ends at a line or later.
+    """The compiled form of each statement that ends at a line or later.
 
-    Docstrings and comments do not count. Nothing here parses another language than Python: its
-    whole text counts, and a mutant that does not compile there fails the build of its test, which
-    is no proof. Look at it when you write it.
+    Docstrings and comments do not count. For languages other than Python, the whole text counts: a
+    mutant that does not compile there only fails the build, which proves nothing, so check it when
+    you write it.
     """
     if not path.endswith(".py"):
         yield line, text
@@ -47,7 +47,7 @@ def _shapes(path: str, text: str, line: int = 0) -> Iterator[Shape]:
 
 @cache
 def _plain(path: str) -> list[Shape]:
-    """The same of a file as it is."""
+    """The compiled forms of an unchanged file."""
     return list(_shapes(path, _text(path)))
 
 
@@ -57,7 +57,7 @@ def _text(path: str) -> str:
 
 
 def _changes(mutant: Mutant) -> bool:
-    """Whether the compiler sees a difference: before the mistake's first line there is none."""
+    """Whether the compiler sees a difference; before the mistake's first line there is none."""
     text = _text(mutant.file)
     line = text[: text.find(mutant.old)].count("\n") + 1
     after = (shape for _, shape in _shapes(mutant.file, mutant.applied(text), line))

@@ -1,4 +1,4 @@
-"""A few mutants with each run of the suite, always the same; `make mutants` runs all of them."""
+"""A few fixed mutants in each run of the suite; `make mutants` runs all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from ..tree import ROOT
 from .catalogue import load
 
-SOME = (  # found within a second or two each
+SOME = (  # each is found within a second or two
     "the-label-lacks-the-charge",
     "a-record-is-one-too-cheap",
     "the-limit-lets-one-epoch-more-pass",
@@ -19,9 +19,9 @@ SOME = (  # found within a second or two each
 
 
 def _run(*options: str) -> subprocess.CompletedProcess[str]:
-    """The runner on one core; the named tests are part of this suite, so they are not run first."""
+    """Run on one core; the named tests belong to this suite, so they do not run first."""
     command = [sys.executable, "-m", "tests.mutants", "--trust", "--workers", "1", *options]
-    command += ["--timeout", "1200"]  # of one mutant: the machine may be busy
+    command += ["--timeout", "1200"]  # for one mutant, since the machine may be busy
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600)
 
 
@@ -36,7 +36,7 @@ def test_some_mutants_of_each_kind_are_killed() -> None:
 @pytest.mark.thorough
 @pytest.mark.slow
 def test_a_mutant_that_no_test_finds_is_told(tmp_path) -> None:
-    """With tests of another subject instead of its own, a mutant survives, and the run fails."""
+    """With unrelated tests, a mutant survives, and the run fails."""
     one = load()[0]
     lists = tmp_path / "lists"
     lists.mkdir()
