@@ -21,12 +21,12 @@ PATIENCE = 180.0
 
 
 def found() -> str | None:
-    """Path of a Chromium; None if there is none."""
+    """Path of a Chromium; None if the system has none."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
-    """One page in a browser of its own.
+    """One page in its own browser.
 
     Attributes:
         errors: texts of console errors and uncaught exceptions.
@@ -113,7 +113,7 @@ class Browser:
         return answer["result"].get("value")
 
     def until(self, script: str, patience: float = PATIENCE) -> Any:
-        """Wait until an expression is true, and return what it is."""
+        """Wait until an expression is true, and return its value."""
         until = time.monotonic() + patience
         while not (value := self.eval(script)):
             assert time.monotonic() < until, f"never came true: {script}"
@@ -121,7 +121,7 @@ class Browser:
         return value
 
     def size(self, width: int, height: int = 900, scale: float = 1) -> None:
-        """Give the page another size, in CSS pixels."""
+        """Resize the page, in CSS pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height,
             deviceScaleFactor=scale, mobile=width < 600,
@@ -133,7 +133,7 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", features=told)
 
     def press(self, key: str) -> None:
-        """Press and let go of a key."""
+        """Press and release a key."""
         codes = {"Tab": 9, "Enter": 13, "ArrowRight": 39, "ArrowLeft": 37, "Home": 36, "End": 35}
         more = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
         text = {"text": "\r"} if key == "Enter" else {}

@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: a real Apache Kafka per test process, started when first needed."""
+"""Fixtures of the whole suite: a real Apache Kafka for each test process, started when needed."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from hypothesis import Phase, settings
 
 from .servers.formatted import formatted
 
-# The same examples every time, and no deadline: the machine may be busy.
+# The same examples every time, and no deadline, because the machine may be busy.
 settings.register_profile("suite", deadline=None, derandomize=True)
-# For a run that asks only whether a test fails: nobody needs the smallest example.
+# For a run that asks only whether a test fails, and needs no smallest example.
 settings.register_profile(
     "found", settings.get_profile("suite"), phases=(Phase.explicit, Phase.generate)
 )
-# For the gate, which a run of everything follows before a release.
+# For the gate; before a release, everything runs.
 settings.register_profile("gate", settings.get_profile("suite"), max_examples=25)
 settings.load_profile("suite")
 
-# In the background of a shell a suite ignores interrupts, and so does every process that it starts.
+# A suite in the background of a shell ignores interrupts, and so does every process that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Each process of a parallel run chooses among ports of its own: a port that is free now would else
-# be another's once a broker that was killed wants it back, or once somebody counts on its silence.
+# Each process of a parallel run has ports of its own. Otherwise another process could take a port
+# while a killed broker is down, or while a test relies on its silence.
 PLACE = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 PLACES = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 ports.PORTS = ports.PORTS[PLACE % PLACES :: PLACES]
@@ -52,8 +52,8 @@ LONGEST = ("test_chaos", "test_generations", "test_outage", "test_schedules", "t
            "test_grown", "test_lost", "test_gone", "test_page", "test_site", "test_reading",
            "test_package")  # fmt: skip
 FORKED = "tests/schedules/"
-MIXED = 0.75  # share of a run in which what waits for a broker begins
-NOTICED = 0.005  # seconds; what takes less is not among the slowest tests either
+MIXED = 0.75  # share of a run in which the tests that wait for a broker begin
+NOTICED = 0.005  # seconds; a shorter phase is not among the slowest tests either
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
 SHARED = {
     "group.min.session.timeout.ms": "1000",
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[Any]:
-    """Look for no garbage among modules and tests, now or later: they stay until the end."""
+    """Exempt modules and tests from garbage collection, now and later: they stay until the end."""
     gc.disable()
     try:
         return (yield)
@@ -86,7 +86,7 @@ def pytest_collection() -> Iterator[Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a broker and what the gate leaves out, and put all in order."""
+    """Mark tests that need a broker and tests that the gate leaves out, and order all tests."""
     cases: dict[tuple[Path, str], list[pytest.Item]] = {}
     for item in items:
         if BROKER_FIXTURES & set(getattr(item, "fixturenames", ())):
@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _thin(name: str, ones: list[pytest.Item]) -> None:
-    """Leave each n-th case of a function to the gate, from another one on for each function."""
+    """Leave every n-th case of a function to the gate, from a different start for each function."""
     (step,) = ones[0].get_closest_marker("spread").args
     begin = crc32(name.encode()) % min(step, len(ones))
     for place, item in enumerate(ones):
@@ -109,7 +109,7 @@ def _thin(name: str, ones: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
-    """End with what was skipped, and with how long the gate took, above pytest's own last line."""
+    """Before pytest's last line, print what was skipped and how long the gate took."""
     yield
     told = Counter(str(one.longrepr[2]) for one in terminalreporter.stats.get("skipped", ()))
     if told:
@@ -123,19 +123,19 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep a module whose tests share a fixture within one process of a parallel run.
 
-    Such a fixture is made once for each process. Its tests may also build on each other. Groups of
-    xdist's own (`xdist_group`) hold nothing together: pytest 9 ignores the ids that xdist changes.
+    Each process would make such a fixture again, and its tests may build on each other. xdist's own
+    groups (`xdist_group`) do not work: pytest 9 ignores the ids that xdist changes.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            if path.startswith(FORKED):  # of one process, which takes seconds to import
+            if path.startswith(FORKED):  # all in one process, which takes seconds to import
                 return FORKED
             return path if shares(config.rootpath / path) else nodeid
 
-        # xdist looks through all that a process has run, and all that was collected, for each test.
+        # For each test, xdist searches everything that a process has run and everything collected.
         def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
             nodeid = self.registered_collections[node][item_index]
             scope, units = self._split_scope(nodeid), self.assigned_work[node]
@@ -159,9 +159,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Report of a test's set-up and end only what failed, was skipped or took noticeable time.
+    """Report set-up and end of a test only if they failed, were skipped or took noticeable time.
 
-    In a parallel run each report is sent to the main process, which costs as much as a short test.
+    A parallel run sends each report to the main process, which costs as much as a short test.
     """
     if not hasattr(item.config, "workerinput"):
         return None
@@ -169,7 +169,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     item.ihook.pytest_runtest_logstart(**said)
     for report in runtestprotocol(item, log=False, nextitem=nextitem):
         if report.when == "call" or not report.passed or report.duration > NOTICED:
-            report.keywords = {}  # no plugin here reads them, and they are most of what is sent
+            report.keywords = {}  # no plugin here reads the keywords, and they are most of a report
             item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(**said)
     return True
@@ -177,14 +177,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @cache
 def shares(path: Path) -> bool:
-    """Whether tests of a module use what is made once for the module."""
+    """Whether tests of a module use a fixture that is made once for the module."""
     return path.suffix == ".py" and 'scope="module"' in path.read_text("utf-8")
 
 
 def _ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Begin with what is long, and mix what waits for a broker with what computes.
+    """Begin with long tests, and mix tests that wait for a broker with tests that compute.
 
-    So no core of a parallel run is idle. At the end, hundreds of short tests keep all busy.
+    So no core of a parallel run is idle. At the end, hundreds of short tests keep all cores busy.
     """
     first: list[pytest.Item] = []
     waiting: list[pytest.Item] = []
@@ -193,7 +193,7 @@ def _ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         marked = item.get_closest_marker("slow") or item.get_closest_marker("broker")
         (first if item.path.stem in LONGEST else waiting if marked else others).append(item)
     first.sort(key=lambda item: LONGEST.index(item.path.stem))
-    share = MIXED if PLACES > 1 else 0.0  # one process makes what a module shares only once
+    share = MIXED if PLACES > 1 else 0.0  # a single process makes a module's fixtures only once
     placed = [(n * share / len(waiting), item) for n, item in enumerate(waiting)]
     placed += [(n / len(others), item) for n, item in enumerate(others)]
     return first + [item for _, item in sorted(placed, key=lambda pair: pair[0])]
@@ -201,33 +201,33 @@ def _ordered(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
-    """A running broker, shared: use names of your own (`unique`), never stop or kill it."""
+    """A running broker, shared: use unique names (`unique`), and never stop or kill it."""
     with Broker(quiet=True, overrides=SHARED) as running:
         yield running
 
 
 @pytest.fixture
 def empty_broker(broker: Broker) -> Broker:
-    """The shared broker without any topic of an earlier test: use what names you like."""
+    """The shared broker without topics of earlier tests: use any names."""
     client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     until = time.monotonic() + 60
     while left := [name for name in client.list_topics().topics if name[:2] != "__"]:
         assert time.monotonic() < until, left
         for gone in client.delete_topics(left).values():
-            with contextlib.suppress(KafkaException):  # it is going already
+            with contextlib.suppress(KafkaException):  # it is being deleted already
                 gone.result()
     return broker
 
 
 @pytest.fixture
 def own_broker() -> Iterator[Broker]:
-    """A running broker of this test alone, which may stop it, kill it and start it again."""
+    """A running broker for this test alone, which may stop, kill and restart it."""
     with Broker(quiet=True) as running:
         yield running
 
 
 @pytest.fixture
 def unique() -> Callable[[str], str]:
-    """Return a function that makes a name nobody else uses: for topics, groups, ids."""
+    """Return a function that makes unique names for topics, groups and ids."""
     suffix = uuid.uuid4().hex[:8]
     return lambda name: f"{name}-{suffix}"

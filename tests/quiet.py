@@ -1,8 +1,8 @@
-"""What libraries print once a test is over: into a file, so that a green run is silent.
+"""Redirects what libraries print after a test into a file, so that a green run is silent.
 
-librdkafka's threads outlive the tests that made them, and write straight to standard error. In a
-process of a parallel run that is a file in the folder ``.build``. What a test prints itself is
-captured and shown with its failure. pytest imports this module before it captures anything.
+librdkafka's threads outlive the tests that made them and write straight to standard error. In a
+process of a parallel run, that is a file in the folder ``.build``. A test's own output is captured
+and shown with its failure. pytest imports this module before it captures anything.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 from .tree import ROOT
 
-# jsonschema would compile 38 grammars of addresses for a check that nobody asks of it: 5 s.
+# jsonschema would compile 38 grammars of addresses, for 5 s, although no test checks addresses.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 if process := os.environ.get("PYTEST_XDIST_WORKER"):

@@ -1,4 +1,4 @@
-"""Deployments, logs and clock records for tests of the stages, all in memory; words of a test."""
+"""Deployments, logs and clock records in memory, for tests of the stages; and words of tests."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ mechanism = {{ kind = "histogram", budget = 4{mechanism} }}
 
 
 def messages(records: Sequence[logging.LogRecord], level: int = logging.NOTSET) -> list[str]:
-    """What the product has logged, from a level on.
+    """The product's log messages from a level on.
 
-    A library may tell at any time what became of an earlier test's clients.
+    A library may at any time log messages about clients of an earlier test.
     """
     ours = [r for r in records if r.name.partition(".")[0] == PRODUCT and r.levelno >= level]
     return [record.getMessage() for record in ours]
 
 
 def written(text: str) -> str:
-    """What was printed, without lines of librdkafka, whose threads print what they like."""
+    """Printed text without the lines of librdkafka, whose threads print at any time."""
     return "".join(line for line in text.splitlines(True) if line[:1] != "%")
 
 
@@ -90,7 +90,7 @@ def deployment(
 
 
 def event(offset: int, user: str, page: str, time: int = ORIGIN, **fields: Any) -> RawRecord:
-    """One JSON event."""
+    """One event in JSON."""
     body = {"user": user, "page": page, "t": time, **fields}
     return RawRecord(offset, 0, user.encode(), json.dumps(body).encode())
 
@@ -98,7 +98,7 @@ def event(offset: int, user: str, page: str, time: int = ORIGIN, **fields: Any) 
 def trigger(
     p: Pipeline, ordinal: int, cut: Sequence[int], window: int = 0, **other: Any
 ) -> Trigger:
-    """The trigger of a pipeline with that ordinal, four to a window."""
+    """A pipeline's trigger with this ordinal, with four triggers to a window."""
     index = other.pop("index", (ordinal - 1) % p.traits.horizon + 1)
     return Trigger(
         time=other.pop("time", ORIGIN + 400 * DAY),
@@ -133,7 +133,7 @@ def start(p: Pipeline, window: int = 0) -> Start:
 def engine(
     made: Deployment, logs: Sequence[Sequence[RawRecord]], records: Sequence[ClockRecord]
 ) -> OfflineEngine:
-    """Everything that raw logs (one per partition) and a clock log make of each other."""
+    """Run all stages on raw logs (one for each partition) and a clock log."""
     raw = {("events", n): list(log) for n, log in enumerate(logs)}
     run = OfflineEngine(made, NAMES, SECRET, raw, list(enumerate(records)))
     run.run()
@@ -147,7 +147,7 @@ def released(run: OfflineEngine, topic: str = "hush.p.releases.v1") -> list[tupl
 
 
 def counts(run: OfflineEngine, index: int, topic: str = "hush.p.releases.v1") -> dict[str, int]:
-    """Released count per page at one trigger."""
+    """The released count of each page at one trigger."""
     bodies = [json.loads(value) for _, value in released(run, topic)]
     return {
         b["key"]["page"]: b["values"]["count"]["value"] for b in bodies if b["trigger"] == index

@@ -1,4 +1,4 @@
-"""A terminal of a given size, in which a command runs as a person would run it."""
+"""A terminal of a given size that runs a command as for a person."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HUSH = (sys.executable, "-m", "hushstream")
 
 
 class Terminal:
-    """A command that has begun; what it writes is collected as text.
+    """A running command, whose output is collected as text.
 
     Attributes:
         raw: everything written to it.
@@ -39,29 +39,29 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What it wrote, without colours and movements."""
+        """The output without colours and cursor movements."""
         return CONTROL.sub("", self.raw)
 
     def read(self, seconds: float) -> bool:
-        """Take what comes within some time; False once the command has closed the terminal."""
+        """Read what comes within some time; False once the command has closed the terminal."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if not select.select([self._fd], [], [], left)[0]:
                 break
             try:
                 found = os.read(self._fd, 65536)
-            except OSError:  # Linux says so that nothing has it open any more
+            except OSError:  # on Linux, this means that no process has it open
                 return False
             if not found:
                 return False
             self._left += found
-            whole = self._left.decode("utf-8", "ignore")  # a letter may have come in part
+            whole = self._left.decode("utf-8", "ignore")  # a character may have come in part
             if len(whole.encode()) == len(self._left):
                 self.raw, self._left = self.raw + whole, b""
         return True
 
     def until(self, words: str, patience: float = 180) -> None:
-        """Read until some words have come."""
+        """Read until the output has some words."""
         until = time.monotonic() + patience
         while words not in self.text:
             open_ = self.read(0.3)
@@ -72,7 +72,7 @@ class Terminal:
         os.write(self._fd, b"\x03")
 
     def end(self, patience: float = 300) -> int:
-        """Wait for the command's end, and return its exit code; a signal's number with a minus."""
+        """Wait for the command's end; return its exit code, negative for a signal."""
         until = time.monotonic() + patience
         while self.read(1.0):
             if time.monotonic() > until:
@@ -84,6 +84,6 @@ class Terminal:
 
 
 def hush(words: Sequence[str], columns: int, folder: Path) -> tuple[int, str]:
-    """Run `hush` with these words to its end; its exit code, and the text."""
+    """Run `hush` with these words to its end; return its exit code and text."""
     terminal = Terminal([*HUSH, *words], columns, folder)
     return terminal.end(), terminal.text

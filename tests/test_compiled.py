@@ -1,4 +1,4 @@
-"""Numba's cache: whatever happens to its files, a process ends with right answers."""
+"""Numba's cache: with any damage to its files, a process ends with the right answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(sum(loops.added.stats.cache_hits.values()))
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """With the loops, a cache of their own, and the very product that this process tests."""
+    """An environment with the loops, an own cache, and the product that this process tests."""
     tested = Path(compiled.__file__).parents[1]
     path = os.pathsep.join([str(folder), str(tested)])
     return {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "PYTHONPATH": path}
@@ -43,7 +43,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path):
-    """Run the loops in a process of their own; returns its answers, its hits and its log."""
+    """Run the loops in their own process; return its answers, its cache hits and its log."""
     (tmp_path / "loops.py").write_text(MODULE)
     environ = environment(tmp_path)
 
@@ -84,14 +84,14 @@ def test_damaged_files_are_dropped_and_compiled_anew(run, tmp_path: Path):
         assert answers == RIGHT and int(hits) < 2
         assert said.count("does not match its checksum") == 1 and path.name in said
     assert run()[1] == "2"
-    for path in kept:  # cut off, or what another version left
+    for path in kept:  # truncated, or left by another version
         path.write_bytes(path.read_bytes()[:-32])
     assert run()[:2] == (RIGHT, "0")
 
 
 @pytest.mark.thorough
 def test_code_of_another_signature_or_source_is_not_run(run, tmp_path: Path):
-    """Two processes may give one name to two signatures, and one may end before its data."""
+    """Two processes may use one name for two signatures, and one may end before its data."""
     run()
     first, second, index = files(tmp_path / "cache")
     one, two = first.read_bytes(), second.read_bytes()
@@ -115,7 +115,7 @@ def test_files_that_others_may_write_are_not_run(run, tmp_path: Path):
 
 @pytest.mark.thorough
 def test_processes_may_share_a_folder(run, tmp_path: Path):
-    """Whoever comes first writes, and nobody meets half a file."""
+    """The first process writes, and none reads half a file."""
     environ = environment(tmp_path)
     many = [subprocess.Popen([sys.executable, "-c", RUN], env=environ, stdout=subprocess.PIPE,
                              text=True) for _ in range(3)]  # fmt: skip
@@ -153,7 +153,7 @@ def test_all_is_dropped_where_two_starts_did_not_get_through(tmp_path: Path, cap
     with loading(folder) as other:
         code.parent.mkdir()
         code.write_text("wrong, and sealed")
-        with marked(folder, [folder]):  # it may still get through
+        with marked(folder, [folder]):  # this start may still succeed
             assert code.exists() and len(list(folder.glob(f"{MARK}*"))) == 2
         assert folder.stat().st_mode & 0o777 == 0o700
         other.send_signal(signal.SIGSEGV)
@@ -166,7 +166,7 @@ def test_all_is_dropped_where_two_starts_did_not_get_through(tmp_path: Path, cap
 
 
 def test_one_start_that_was_killed_drops_nothing(tmp_path: Path, caplog):
-    """Killed while it loaded, on a machine of many workers: one that gets through clears it."""
+    """A process was killed while it loaded, on a machine of many workers; a success clears that."""
     (tmp_path / "f.nbi").write_text("fine")
     for _ in range(2):
         broken_off(tmp_path)

@@ -1,4 +1,4 @@
-"""Documentation says what is there: links, commands, settings and metrics that it names exist."""
+"""Links, commands, settings and metrics that the documentation names exist."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _prose(page: Path) -> str:
 
 
 def _anchors(page: Path) -> set[str]:
-    """Anchors of a page's headings, as they are commonly derived."""
+    """Anchors of a page's headings, by the common rule."""
     found = set()
     for line in _prose(page).splitlines():
         if line.startswith("#"):
@@ -57,7 +57,7 @@ def _anchors(page: Path) -> set[str]:
 
 
 def test_the_documentation_stays_short() -> None:
-    """What a page gains, it or another one loses."""
+    """A page may grow only if it or another one shrinks."""
     words = sum(len(page.read_bytes().split()) for page in (ROOT / "docs").rglob("*.md"))
     assert words <= 45_000
 
@@ -86,7 +86,7 @@ def _commands(page: Path) -> Iterator[list[str]]:
 
 
 def _unknown(words: list[str]) -> str:
-    """What of a command line does not exist; empty if all of it does."""
+    """The part of a command line that does not exist; empty if everything does."""
     command: click.Command = hush
     context = click.Context(hush)
     for word in words:
@@ -179,7 +179,7 @@ TABLES = sorted((ROOT / "mechanisms").rglob("README.md"))
 
 
 def _rows_of_names(page: Path) -> Iterator[tuple[list[str], str]]:
-    """Names and module of each row in a table of names."""
+    """For each row in a table of names, the names and the module."""
     for line in _text(page).splitlines():
         cells = line.split("|")
         if len(cells) == 6 and (module := re.search(r"`([\w/]+\.py)`", cells[3])):

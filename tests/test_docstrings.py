@@ -1,4 +1,4 @@
-"""Docstrings say what a caller must know, and open so that a reader knows what they speak of.
+"""Docstrings say what a caller must know, and their first words say what they describe.
 
 A docstring opens with an imperative or a noun. A public function of ``agents/`` that raises an
 error of our own names it under ``Raises:``, and one that takes a time names its unit.
@@ -25,7 +25,7 @@ TIMES = {"at", "beat_seconds", "made", "moment", "not_before", "now", "patience"
 UNITS = re.compile(r"\b(micro|milli)?seconds\b")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-Found = tuple[str, ast.Module | ast.ClassDef | Function, str]  # where, what, docstring around it
+Found = tuple[str, ast.Module | ast.ClassDef | Function, str]  # where, what, enclosing docstring
 
 
 def _documented(where: str, node: ast.Module | ast.ClassDef, around: str = "") -> Iterator[Found]:
@@ -40,13 +40,13 @@ def _documented(where: str, node: ast.Module | ast.ClassDef, around: str = "") -
 
 @cache
 def every() -> list[Found]:
-    """All that may have a docstring: read when a test first asks, which is in one process."""
+    """Everything that may have a docstring; one process reads it, when a test first asks."""
     return [one for path, text in sources().items() for one in _documented(path, ast.parse(text))]
 
 
 @cache
 def ours() -> set[str]:
-    """Every error of our own: those of the tree, and those that a package adds to it."""
+    """Every error of our own: those of the tree, and those that packages add."""
     known = {
         name
         for name, kind in vars(errors).items()
@@ -69,12 +69,12 @@ def _raised(function: Function) -> set[str]:
 
 
 def _is_command(function: Function) -> bool:
-    """Whether a docstring is the help text of a command, which people read in a terminal."""
+    """Whether a docstring is a command's help text, which people read in a terminal."""
     return any(".command(" in ast.unparse(one) for one in function.decorator_list)
 
 
 def faults(where: str, node: ast.AST, around: str = "") -> list[str]:
-    """Say what a docstring lacks."""
+    """The faults of a docstring."""
     if not isinstance(node, ast.Module | ast.ClassDef | Function):
         return []
     text = ast.get_docstring(node) or ""

@@ -1,4 +1,4 @@
-"""The examples in docstrings run; each module is imported under its one name."""
+"""The examples in docstrings run; each module is imported under one name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One error tree: drawn as it is, with a documented exit code for each kind."""
+"""One error tree: the drawing agrees with the code, and each kind has a documented exit code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The example of five pipelines: they fit into twenty topics, and nothing that outsiders read is
-shared with what they must not read.
+"""The example of five pipelines fits into twenty topics, and shares none that outsiders read.
 
 On a broker it runs in `integration/test_shared_topics.py`.
 """
@@ -20,7 +19,7 @@ def test_five_pipelines_fit_into_twenty_topics() -> None:
     assert code == 0 and len(topics) <= 20
     own = [one for one in topics if one["pipeline"]]
     assert len({one["pipeline"] for one in own}) == 5
-    assert not any(one["internal"] for one in own)  # of what is shared, none is for anyone
+    assert not any(one["internal"] for one in own)  # outsiders read no shared topic
     planned = json.loads(typed("plan", "--json", "-c", str(EXAMPLE))[1])
     assert planned["topics"] == len(topics)
     assert planned["partitions"] == sum(one["partitions"] for one in topics)

@@ -1,4 +1,4 @@
-"""What `docs/extending.md` says is what the code asks for."""
+"""`docs/extending.md` agrees with what the code requires."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def section(title: str) -> str:
 
 
 def members() -> list[str]:
-    """Names in the two lists of members."""
+    """The names in the two lists of members."""
     first = section("How to add a mechanism").partition("It must have\n")[2]
     listed = first.partition("All other members")[0]
     return re.findall(r"`(\w+)`", listed)

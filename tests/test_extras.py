@@ -1,4 +1,4 @@
-"""A core installation lacks the local broker and plotting: it works, and says what to install.
+"""A core installation has no local broker and no plotting: it works, and says what to install.
 
 Covers: cli/broker.py
 """
@@ -25,15 +25,15 @@ OPTIONAL = {
     "iceberg": ("pyiceberg", "sqlalchemy"),
     "registry": ("authlib", "cachetools", "httpx2"),
 }
-DEMO = ("local", "plot")  # what `make demo` installs
-PRODUCTION: tuple[str, ...] = ()  # what the image holds
-SHARED = {"attrs", "certifi"}  # others need them too
+DEMO = ("local", "plot")  # `make demo` installs these
+PRODUCTION: tuple[str, ...] = ()  # the image has these
+SHARED = {"attrs", "certifi"}  # other packages need them too
 ABSENT = json.dumps([module for modules in OPTIONAL.values() for module in modules])
 CORE = f"import sys; sys.modules.update(dict.fromkeys({ABSENT}));"
 
 
 def _typed(*words: str) -> subprocess.CompletedProcess[str]:
-    """One command line where the optional modules are not installed."""
+    """Run one command line as if the optional modules were not installed."""
     script = f"{CORE} from hushstream.cli.group import main; main(sys.argv[1:])"
     command = [sys.executable, "-W", "ignore", "-c", script, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=300)

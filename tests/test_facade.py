@@ -1,4 +1,4 @@
-"""The root of the package: few public names, sorted, complete, and free until they are used.
+"""The root of the package: few public names, sorted, complete, and loaded only when used.
 
 Covers: __init__.py
 """

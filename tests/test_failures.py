@@ -1,4 +1,4 @@
-"""Each line of the failure table of the operations page has tests that show it."""
+"""Each line of the failure table of the operations page has tests that prove it."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
 
 
 def _lines() -> list[str]:
-    """What happens, line by line of the table."""
+    """The failures in the table, line by line."""
     _, _, rest = PAGE.read_text("utf-8").partition("\n## Failures\n")
     table = rest.partition("\n## ")[0]
     cells = [line.split(" | ")[0].strip("| ") for line in table.splitlines() if line[:2] == "| "]

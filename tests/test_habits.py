@@ -1,4 +1,4 @@
-"""Commands that people and machines are told to run exist, and are the same everywhere."""
+"""The commands that people and machines are told to run exist and are the same everywhere."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_it(made, n):
 
 @pytest.mark.thorough
 def test_what_shares_a_fixture_stays_in_one_process(tmp_path: Path) -> None:
-    """Else the fixture would be made in each, and tests that build on each other would part."""
+    """Otherwise each process would make the fixture, and dependent tests would be split up."""
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = broker\n slow\n")
     found = {}
     for name, text in (("shared", SHARED), ("single", SHARED.replace('(scope="module")', ""))):
@@ -104,11 +104,11 @@ def test_what_shares_a_fixture_stays_in_one_process(tmp_path: Path) -> None:
     assert (len(set(found["shared"])), len(set(found["single"]))) == (1, 2)
 
 
-LONGEST_SLEEP = 3.0  # seconds; a test of the gate waits for a condition, or for a shorter time
+LONGEST_SLEEP = 3.0  # seconds; a test of the gate waits for a condition, or for less time
 
 
 def _seconds(node: ast.expr) -> float:
-    """The most that an expression of literals comes to; 0.0 where it names something."""
+    """The value of an expression of literals; 0.0 if it has names."""
     if isinstance(node, ast.IfExp):
         return max(_seconds(node.body), _seconds(node.orelse))
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
@@ -117,7 +117,7 @@ def _seconds(node: ast.expr) -> float:
 
 
 def _long_sleeps(node: ast.AST) -> Iterator[int]:
-    """Lines of literal sleeps that are too long, outside tests that the gate leaves out."""
+    """Lines with literal sleeps that are too long, outside tests that the gate leaves out."""
     if "pytest.mark.thorough" in map(ast.unparse, getattr(node, "decorator_list", ())):
         return
     if isinstance(node, ast.Call) and node.args:
@@ -129,7 +129,7 @@ def _long_sleeps(node: ast.AST) -> Iterator[int]:
 
 
 def test_no_test_of_the_gate_sleeps_long() -> None:
-    """Those of `tests/cluster` run only where `make cluster` has built an API server."""
+    """Tests in `tests/cluster` run only after `make cluster` has built an API server."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in sorted((ROOT / "tests").rglob("*.py"))

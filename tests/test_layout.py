@@ -1,4 +1,4 @@
-"""The shape of the code: who may import whom, and that noise has one source."""
+"""The shape of the code: allowed imports, and one source of noise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 from .tree import PACKAGES, ROOT, file_edges, imported, sources
 
-# Packages from top to bottom: each imports from those below its own and from nowhere else. Those of
-# one line know nothing of each other. A place is a folder or a file; the longest path decides.
+# Packages from top to bottom: each imports only from those in lines below its own. Those in one
+# line do not import each other. A place is a folder or a file; the longest path decides.
 ORDER: tuple[tuple[str, ...], ...] = (
     ("__main__.py", "__init__.py"),
     ("cli",),
@@ -90,7 +90,7 @@ FILES = sources()
 
 
 def _place(path: str) -> str:
-    """The longest place of `ORDER` that holds a file."""
+    """The longest place in `ORDER` that contains a file."""
     places = [path, *map(str, PurePosixPath(path).parents)]
     return next(place for place in places if place in LEVEL)
 
@@ -106,7 +106,7 @@ def _upward(files: Mapping[str, str]) -> list[str]:
 
 
 def _circle(files: Mapping[str, str]) -> list[str]:
-    """One circle of files, empty if there is none."""
+    """One circle of imports; empty if there is none."""
     try:
         TopologicalSorter(file_edges(files)).prepare()
     except CycleError as error:
@@ -150,7 +150,7 @@ def test_families_of_mechanisms_do_not_know_each_other() -> None:
     assert _upward(files) == ["mechanisms/pak/mechanism.py -> mechanisms/tops/blocks.py"]
 
 
-# What only a file with such a line can have: to parse the whole tree takes seconds.
+# Only a file with such a line can have one; to parse the whole tree takes seconds.
 NAMED = re.compile(r"\b(?:import|from)\b.*\bhushstream\b")
 CLASS = re.compile(r"\bclass\s+(\w+)")
 
@@ -168,7 +168,7 @@ def test_imports_within_the_product_are_relative() -> None:
 
 
 def _homonyms(files: Mapping[str, str]) -> dict[str, list[str]]:
-    """Classes of one name and where they are defined."""
+    """Class names with several definitions, and where these are."""
     places = defaultdict(list)
     seen = Counter(name for text in files.values() for name in CLASS.findall(text))
     for path, text in files.items():

@@ -1,4 +1,4 @@
-"""Tests lie where their modules lie, or name further modules in lines ``Covers: path, path``."""
+"""Tests mirror modules, or name further modules in lines ``Covers: path, path``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LINE = re.compile(r"^\s*Covers: (.+)$", re.MULTILINE)
 
 
 def _namesake(path: str) -> str:
-    """Where the test of a module lies."""
+    """The path of a module's test."""
     place = PurePosixPath("tests", path)
     return str(place.with_name(f"test_{place.name.removeprefix('_')}"))
 
 
 def _covers(text: str) -> list[str]:
-    """What the docstring of a test module says that it covers."""
+    """The modules that the docstring of a test module says it covers."""
     if "Covers:" not in text:
         return []
     docstring = ast.get_docstring(ast.parse(text)) or ""
@@ -33,7 +33,7 @@ def _covered() -> Iterator[tuple[str, str]]:
 
 
 def _has_code(text: str) -> bool:
-    """Whether a module does more than to name what others define."""
+    """Whether a module does more than name what others define."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return any(isinstance(node, kinds) for node in ast.walk(ast.parse(text)))
 

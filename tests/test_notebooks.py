@@ -1,4 +1,4 @@
-"""The notebooks of the documentation run from top to bottom, against a real broker."""
+"""The documentation's notebooks run from top to bottom against a real broker."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def sources(name: str) -> Iterator[str]:
     assert (body["nbformat"], body["nbformat_minor"]) == (4, 5)
     for cell in body["cells"]:
         if cell["cell_type"] == "code":
-            assert cell["outputs"] == []  # what a machine printed once does not belong to the text
+            assert cell["outputs"] == []  # outputs of one machine do not belong to the text
             yield "".join(cell["source"])
 
 
 def run(name: str) -> tuple[dict[str, Any], list[Any]]:
-    """Run all cells in one namespace; the names, and what cells show."""
+    """Run all cells in one namespace; return the names and the outputs of cells."""
     names: dict[str, Any] = {"__name__": "__main__"}
     shown = []
     for source in sources(name):
@@ -50,7 +50,7 @@ def run(name: str) -> tuple[dict[str, Any], list[Any]]:
 def pipeline(
     request: Any, broker: Broker, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """The releases of a case, under a name of its own, in the topic where readers look for them."""
+    """Publish a case's releases under its own name, in the topic that readers use."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,7 @@
-"""Nothing outside `mechanisms` knows mechanisms by name, or what kind of keys one has.
+"""Only `mechanisms` knows mechanisms by name, or what kind of keys one has.
 
-What the rest of the product asks stands in the contract and in entries; an installed mechanism has
-no place in a table.
+The contract and the entries answer the questions of the rest of the product; an installed mechanism
+is in no table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _docstrings(tree: ast.Module) -> set[int]:
 
 
 def named(text: str) -> Iterator[str]:
-    """Kinds of mechanisms that the code of a module names, and tables by kind."""
+    """Kinds of mechanisms and tables by kind that a module's code names."""
     if not any(word in text for word in KINDS | TABLES):  # to parse the whole tree takes seconds
         return
     tree = ast.parse(text)

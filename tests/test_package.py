@@ -1,6 +1,6 @@
-"""Wheels: they hold every module and data file of the tree, and nothing else.
+"""Wheels contain every module and data file of the tree, and nothing else.
 
-The tree is copied into a folder of an odd name first: a name is nothing that a build may rest on.
+The tree is first copied into a folder with an odd name, because no build may depend on the name.
 
 Covers: __main__.py
 """
@@ -17,7 +17,7 @@ import pytest
 
 from .tree import PACKAGES, ROOT, paths
 
-# Files of the packages' folders that are read from a checkout alone.
+# Files in the packages' folders that are read only from a checkout.
 UNPACKED = (
     "client/LICENSE",
     "client/README.md",
@@ -44,7 +44,7 @@ IGNORED = shutil.ignore_patterns(
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the tree, so that nothing is built within the tree itself."""
+    """A copy of the tree, so that no build changes the tree itself."""
     folder = tmp_path_factory.mktemp("clone") / "odd name-1.x"
     shutil.copytree(ROOT, folder, ignore=IGNORED)
     return folder
@@ -66,7 +66,7 @@ def wheel(checkout: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def client_wheel(checkout: Path) -> Path:
-    """The wheel of the client alone."""
+    """The client's wheel."""
     return _wheel(checkout / "client", checkout.parent / "client-alone")
 
 
@@ -96,7 +96,7 @@ def test_everything_that_is_left_out_exists() -> None:
 
 
 def _environment(folder: Path, *wheels: Path) -> Path:
-    """A virtual environment with ``wheels``, which borrows what they need from this one."""
+    """A virtual environment with ``wheels``, which uses this one's packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
@@ -136,7 +136,7 @@ def test_the_client_carries_the_licence_of_the_product() -> None:
 
 
 def test_the_client_needs_the_standard_library_alone(client_wheel: Path) -> None:
-    """``-S``: there are no installed packages, and so neither NumPy nor the product."""
+    """With ``-S`` there are no installed packages: neither NumPy nor the product."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); import hushstream_client as c;"
         "assert all(getattr(c, name) for name in c.__all__);"

@@ -1,7 +1,7 @@
 """The page on reading releases, from a topic to a data frame and a map: run from top to bottom.
 
-Every command of its shell blocks is typed and every Python block is run, in the order of the page,
-against a broker that holds what its two pipelines have released.
+The test runs every command and every Python block in the order of the page, on a broker with the
+releases of the page's two pipelines.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .reading.test_client import Topic
 PAGE = Path(__file__).parents[1] / "docs" / "reading.md"
 BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DAY = 86_400
-START = 1_772_323_200  # 2026-03-01, which the page asks for
+START = 1_772_323_200  # 2026-03-01, the date on the page
 
 CONFIG = """
 [kafka]
@@ -85,7 +85,7 @@ def rides() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def folder(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the configuration; the releases are in the topics that readers look into."""
+    """A folder with the configuration; the releases are in the topics that readers use."""
     made = tmp_path_factory.mktemp("reading")
     text = CONFIG.format(bootstrap=broker.bootstrap)
     (made / "hush.toml").write_text(text)
@@ -98,12 +98,12 @@ def folder(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def blocks() -> Iterator[tuple[str, str]]:
-    """Language and text of every block that can be run, in the order of the page."""
+    """Language and text of every executable block, in the order of the page."""
     yield from BLOCK.findall(PAGE.read_text("utf-8"))
 
 
 def first_line(words: list[str], folder: Path) -> str:
-    """What a command says first that goes on until it is interrupted."""
+    """The first line of a command that runs until it is interrupted."""
     command = [sys.executable, "-m", "hushstream", *words]
     with subprocess.Popen(
         command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -116,15 +116,15 @@ def first_line(words: list[str], folder: Path) -> str:
 
 
 def run(line: str, folder: Path) -> str:
-    """What one line of a shell block prints."""
+    """The output of one line in a shell block."""
     words = shlex.split(line, comments=True)
     assert words[0] == "hush", f"{line!r} is no command of ours: the test cannot run it"
     if words[1] == "live":
-        return first_line([*words[1:], "--port", "0"], folder)  # the page's port may be taken
+        return first_line([*words[1:], "--port", "0"], folder)  # the page's port may be in use
     if "--follow" in words:
         return first_line(words[1:], folder)
     code, out, err = typed(*words[1:])
-    if words[1] == "watch":  # it shows the budget, so it needs a ledger, which is missing here
+    if words[1] == "watch":  # it shows the budget, so it needs a ledger, and there is none
         assert code == 4 and "no deployment 'hush'" in err
         return err
     assert code == 0, f"{line}: {err}"
@@ -163,7 +163,7 @@ def test_the_page_runs_from_top_to_bottom(
 
 
 def cells(body: Any) -> float:
-    """Records of a map."""
+    """The number of records on a map."""
     assert body["type"] == "FeatureCollection"
     return sum(float(feature["properties"]["count"]) for feature in body["features"])
 

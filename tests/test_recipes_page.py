@@ -1,4 +1,4 @@
-"""The recipes of the documentation, run on simulated releases whose truth is known."""
+"""The recipes of the documentation, run on simulated releases with known exact values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No release changes by a byte unless the changelog says so."""
+"""A release changes only if the changelog says so, even by a byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release, rehearsed: both distributions are built, and the checkout stays as it is.
+"""A rehearsed release: both distributions are built, and the checkout stays unchanged.
 
 Covers: client/_version.py
 """
@@ -32,7 +32,7 @@ def _tracked() -> dict[str, str]:
 
 
 class Rehearsal(NamedTuple):
-    """One that went well: where it built, what it said, and the checkout before."""
+    """A successful rehearsal: its folder, its output, and the checkout before it."""
 
     out: Path
     said: str

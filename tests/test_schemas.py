@@ -1,4 +1,4 @@
-"""The published JSON Schemas describe every record that any pipeline releases, and only those."""
+"""The published JSON Schemas describe every record that any pipeline releases, and no others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALID = {header: validator(kind) for header, kind in KINDS.items()}
 
 
 def checked(out: Out) -> dict[str, Any]:
-    """The body of a record that its header's schema accepts."""
+    """The body of a record, after a check against the schema in its header."""
     ((kind, told),) = out.headers
     body: dict[str, Any] = json.loads(out.value or b"")
     assert body["schema"] == told.decode()
@@ -69,7 +69,7 @@ def test_every_record_of_every_mechanism_is_as_its_schema_says(case: str, change
 @pytest.mark.spread(9)
 @pytest.mark.parametrize("case", cases())
 def test_the_latest_topic_ends_as_the_releases_do(case: str) -> None:
-    """Compacted by hand: the newest row of each key; of a tree, the leaves of the last release."""
+    """Compacted by hand: the newest row of each key; for a tree, the leaves of the last release."""
     released, latest = outs(case)
     rows = [out for out in released if out.headers[0][0] == ROW]
     replaces = json.loads(next(o.value or b"" for o in released if o.headers[0][0] == MANIFEST))[

@@ -1,4 +1,4 @@
-"""The page on SQL shows what is there: its query becomes the settings that stand below it."""
+"""The page on SQL is right: its query becomes the settings shown below it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The way of one event, counted from the code: no more modules than it has.
+"""The way of one event, counted in the code: it has no more modules than allowed.
 
 A module counts if the stages call a function of it while JSON records of a histogram go through a
-units topic. Compiled loops count; the engine in memory and its tables, which stand for the worker,
-do not.
+units topic. Compiled loops count. The engine in memory and its tables do not, since they stand for
+the worker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RAW = [
 
 
 def engine(released: bool) -> OfflineEngine:
-    """All stages over the records; with the trigger of their window, or before it."""
+    """All stages over the records, with the trigger of their window or before it."""
     made = compile_config(loads(TEXT, environ={}), {"events": 1})
     (pipeline,) = made.pipelines
     clock: list[ClockRecord] = [start(pipeline), Beat(ORIGIN + 1, {"events": [LEAST]})]
@@ -50,7 +50,7 @@ def engine(released: bool) -> OfflineEngine:
 
 
 def passed(run: OfflineEngine) -> set[str]:
-    """Modules of the product of which a function is called, by path."""
+    """Paths of the product's modules in which a function is called."""
     codes: set[CodeType] = set()
 
     def noted(frame: FrameType, event: str, _: object) -> None:
@@ -70,7 +70,7 @@ def passed(run: OfflineEngine) -> set[str]:
 
 @pytest.mark.parametrize(("released", "most"), [(False, 40), (True, 62)])
 def test_an_event_passes_no_more_modules_than_it_did(released: bool, most: int) -> None:
-    engine(released).run()  # what is made once, and loops
+    engine(released).run()  # so that caches and loops are ready
     run = engine(released)
     modules = passed(run)
     schemas = [json.loads(o.value or b"{}")["schema"] for o in run.outs["hush.p.releases.v1"]]

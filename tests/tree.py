@@ -1,4 +1,4 @@
-"""The product's modules and their imports, as the tests of its shape see them."""
+"""The product's modules and their imports, for the tests of its shape."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def paths() -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    """The name under which a file is imported."""
+    """The import name of a file."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(("hushstream", *(part for part in parts if part != "__init__")))
 
 
 def modules() -> list[str]:
-    """Every importable module of the product; ``__main__`` would run a command."""
+    """Every importable module of the product, without ``__main__``, which would run a command."""
     return [name_of(path) for path in paths() if path.stem != "__main__"]
 
 
 def sources() -> dict[str, str]:
-    """Text of every source file by its path within the repository."""
+    """The text of every source file, by its path in the repository."""
     return dict(_read())
 
 
@@ -52,10 +52,10 @@ def _read() -> dict[str, str]:
 
 @cache
 def imported(path: str, text: str) -> tuple[Name, ...]:
-    """Absolute names of all that a file imports; relative ones start with ``hushstream``.
+    """Absolute names of everything that a file imports; relative ones start with ``hushstream``.
 
-    Both a module and what is taken from it are named, for that may be a module too. Imports for
-    the type checker alone count: a reader follows them as well.
+    An import from a module gives two names, the module's and the object's, which may be a module as
+    well. Imports for the type checker alone count: a reader follows them too.
     """
     return tuple(_imported(path, text))
 
@@ -73,7 +73,7 @@ def _imported(path: str, text: str) -> Iterator[Name]:
 
 
 def file_edges(files: Mapping[str, str]) -> dict[str, set[str]]:
-    """Of each file, those files of the product that it imports from."""
+    """For each file, the product's files that it imports from."""
     return {path: _targets(path, text, files) for path, text in files.items()}
 
 
@@ -83,7 +83,7 @@ def _targets(path: str, text: str, files: Mapping[str, str]) -> set[str]:
     for name in names:
         if target := _file(name, files):
             found.add(target)
-    # `from .a import b` names the package `a` too: it counts only if something else is taken.
+    # `from .a import b` names the package `a` too, which counts only if something else is taken.
     packages = {_file(name[:-1], files) for name in names if _file(name, files)}
     taken = {_file(name[:-1], files) for name in names if not _file(name, files)}
     inits = {target for target in packages - taken if target and target.endswith("__init__.py")}

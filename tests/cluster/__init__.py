@@ -1,1 +1,1 @@
-"""A real API server takes the manifests and the chart: `make cluster`."""
+"""A real API server accepts the manifests and the chart: `make cluster`."""

@@ -1,4 +1,4 @@
-"""An API server by plain HTTPS: resources in, and what it says of them out, warnings included."""
+"""A client of an API server by plain HTTPS: sends resources, returns answers and warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APPLY = "application/apply-patch+yaml"
 
 
 class Refused(Exception):
-    """An answer that is no success.
+    """An answer other than success.
 
     Args:
         status: HTTP status code.
@@ -33,14 +33,14 @@ class Refused(Exception):
 
 
 class Answer(NamedTuple):
-    """A success: the resource, and what the server warned of."""
+    """A success: the resource, and the server's warnings."""
 
     body: Resource
     warnings: list[str]
 
 
 def documents(text: str) -> list[str]:
-    """Texts of the resources of a file, as they stand: a server sees a key that is there twice.
+    """Texts of a file's resources, unchanged, so that the server sees duplicate keys.
 
     >>> documents("# head\\n---\\nkind: A\\n---\\n# none\\n---\\nkind: B\\n")
     ['kind: A\\n', 'kind: B\\n']
@@ -50,7 +50,7 @@ def documents(text: str) -> list[str]:
 
 
 def warned(headers: Iterable[str]) -> list[str]:
-    """Texts of headers ``Warning``.
+    """Texts of ``Warning`` headers.
 
     >>> warned(['299 - "no \\\\"x\\\\" there"'])
     ['no "x" there']
@@ -102,7 +102,7 @@ class Api:
                 raise Refused(error.code, error.read().decode()) from None
 
     def get(self, path: str, **query: str) -> Resource:
-        """Return what is there."""
+        """Return the resource at a path."""
         return self.call("GET", path, **query).body
 
     def items(self, path: str, **query: str) -> list[Resource]:
@@ -111,7 +111,7 @@ class Api:
         return found
 
     def place(self, resource: Resource, namespace: str) -> str:
-        """Path of a resource, from what the server says of its kind."""
+        """Path of a resource, from the server's description of its kind."""
         version = resource["apiVersion"]
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         kinds = self.get(root)["resources"]
@@ -120,7 +120,7 @@ class Api:
         return f"{root}{middle}/{kind['name']}/{resource['metadata']['name']}"
 
     def apply(self, text: str, namespace: str, **query: str) -> Answer:
-        """Apply one resource as it is written; a field that the server does not know is an error.
+        """Apply one resource as written; a field that the server does not know is an error.
 
         Raises:
             Refused: the server, or its admission, refuses it.
@@ -130,11 +130,11 @@ class Api:
         return self.call("PATCH", place, text.encode(), APPLY, **strict)
 
     def patch(self, path: str, change: Resource) -> Resource:
-        """Merge a change into what is there."""
+        """Merge a change into a resource."""
         return self.call("PATCH", path, json.dumps(change).encode(), PATCH).body
 
     def since(self, path: str, version: str, last: str) -> Iterator[Resource]:
-        """All changes of a list from one version of it to another, in their order.
+        """All changes of a list between two of its versions, in order.
 
         Args:
             path: path of the list.

@@ -1,4 +1,4 @@
-"""etcd, an API server and the controllers on loopback ports: a cluster that runs no pod yet."""
+"""etcd, an API server and the controllers on loopback ports: a cluster that runs no pods yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 240.0
 
 
 def until(true: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     end = time.monotonic() + patience
     while not true():
         assert time.monotonic() < end, f"after {patience:.0f} s: not yet: {what}"
@@ -36,7 +36,7 @@ def until(true: Callable[[], object], what: str, patience: float = PATIENCE) -> 
 
 
 class ControlPlane:
-    """What runs.
+    """A running control plane.
 
     Args:
         api: a client with all rights.
@@ -48,13 +48,13 @@ class ControlPlane:
         self.kubeconfig = kubeconfig
 
     def run(self, name: str, flags: dict[str, object], folder: Path) -> Child:
-        """Start one more program of the cluster; its log lies in the folder."""
+        """Start another program of the cluster, with its log in the folder."""
         return start([program(name) or name, *_flags(flags)], folder, name)
 
 
 @contextmanager
 def control_plane(folder: Path) -> Iterator[ControlPlane]:
-    """Start all of it with its data in a folder; end it.
+    """Start everything with its data in a folder, and end it.
 
     Args:
         folder: folder for its files.
@@ -74,7 +74,7 @@ def control_plane(folder: Path) -> Iterator[ControlPlane]:
             "etcd-servers": etcd[0],
             "bind-address": HOST,
             "advertise-address": HOST,
-            "endpoint-reconciler-type": "none",  # a loopback address is no endpoint
+            "endpoint-reconciler-type": "none",  # a loopback address cannot be an endpoint
             "secure-port": url.rpartition(":")[2],
             "tls-cert-file": cert,
             "tls-private-key-file": key,
@@ -111,13 +111,13 @@ def _flags(flags: dict[str, object]) -> list[str]:
 
 
 def start(command: list[str], folder: Path, name: str = "") -> Child:
-    """Start a program whose log lies in the folder, under its name."""
+    """Start a program with its log in the folder, under the program's name."""
     path = shutil.which(command[0]) or command[0]
     return Child([path, *command[1:]], folder / f"{name or command[0]}.log")
 
 
 def end(child: Child) -> None:
-    """End a program, by force if it must be."""
+    """End a program, by force if necessary."""
     child.send(signal.SIGTERM)
     if not child.wait(10):
         child.send(signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A stand-in for the kubelets of a cluster: it says of pods that they run, or are done."""
+"""A stand-in for the kubelets of a cluster: it reports pods as running or finished."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from .api import Api, Refused, Resource
 
 PODS = "/api/v1/pods"
-LOOK = 0.1  # seconds between two looks at all pods
+LOOK = 0.1  # seconds between two checks of all pods
 
 
 def ready(pod: Resource) -> bool:
-    """Tell whether a pod serves, and is not about to end."""
+    """Tell whether a pod serves and is not about to end."""
     conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}
     return conditions.get("Ready") == "True" and "deletionTimestamp" not in pod["metadata"]
 
@@ -22,8 +22,8 @@ def ready(pod: Resource) -> bool:
 class Kubelets:
     """The stand-in.
 
-    A pod that shall end with its work done, as those of Jobs, does so at once; another one becomes
-    ready, unless that is held back.
+    A pod that ends when its work is done, like a Job's, ends at once. Other pods become ready,
+    unless that is held back.
 
     Args:
         api: client of the cluster.
@@ -39,7 +39,7 @@ class Kubelets:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let no pod become ready meanwhile."""
+        """Let no pod become ready during the block."""
         self._go.clear()
         try:
             yield
@@ -53,7 +53,7 @@ class Kubelets:
 
     def _serve(self) -> None:
         while not self._end.wait(LOOK):
-            with contextlib.suppress(OSError, Refused):  # a busy server or machine: look again
+            with contextlib.suppress(OSError, Refused):  # a busy server or machine: check again
                 self._look()
 
     def _look(self) -> None:

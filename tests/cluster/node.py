@@ -1,8 +1,8 @@
-"""One machine that runs pods: a scheduler, a kubelet and a containerd of its own, as root.
+"""One machine that runs pods: its own scheduler, kubelet and containerd, as root.
 
-Pods have a network of their own, a bridge whose first address is this machine; no name is resolved
-for them, and a NetworkPolicy is enforced by `policies.enforcer` alone. Images come from the Docker
-engine, which also keeps them. Nothing of it touches the containers of that engine.
+Pods have their own network, a bridge whose first address is this machine. There are no names in it,
+and only `policies.enforcer` enforces a NetworkPolicy. Images come from the Docker engine, which
+also keeps them. The containers of that engine are not touched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LONG = 600.0  # seconds
 
 
 def missing() -> str | None:
-    """Say what this machine lacks to run pods; None: nothing."""
+    """What this machine lacks to run pods; None: nothing."""
     if os.geteuid() != 0:
         return "only root can run a kubelet"
     for command, package in (("containerd", "containerd"), ("ip", "iproute2"), ("runc", "runc"),
@@ -53,7 +53,7 @@ def missing() -> str | None:
 
 
 class Node:
-    """What runs.
+    """A running machine.
 
     Args:
         folder: folder for its files; its path must be short, for sockets.
@@ -64,7 +64,7 @@ class Node:
         self.socket = folder / "c.sock"
 
     def ctr(self, *words: str, timeout: float = LONG) -> str:
-        """Run one command of containerd's own client, where kubelets keep their containers."""
+        """Run a command of containerd's client, in the namespace where kubelets keep containers."""
         command = ["ctr", "-a", str(self.socket), "-n", "k8s.io", *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == 0, done.stderr
@@ -78,19 +78,19 @@ class Node:
         path.unlink()
 
     def process(self, pod: Resource) -> int:
-        """Process of a pod's first container, on this machine."""
+        """Process of a pod's first container on this machine."""
         name = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
         lines = self.ctr("tasks", "list").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
     def log(self, name: str) -> str:
-        """The last lines of what a program has said."""
+        """The last lines of a program's log."""
         return (self.folder / f"{name}.log").read_text("utf-8", "replace")[-3000:]
 
 
 @contextmanager
 def node(plane: ControlPlane) -> Iterator[Node]:
-    """Start one, wait until it takes pods; end it with all of its pods.
+    """Start a machine and wait until it accepts pods; end it with all of its pods.
 
     Args:
         plane: the cluster that it joins.
@@ -144,7 +144,7 @@ def _write(made: Node) -> None:
         f"version = 2\nroot = '{folder}/root'\nstate = '{folder}/state'\n"
         f"[grpc]\naddress = '{made.socket}'\n"
         f"[{cri}]\nsandbox_image = 'docker.io/{PAUSE}'\ndisable_apparmor = true\n"
-        "restrict_oom_score_adj = true\n"  # root of a container may not lower it
+        "restrict_oom_score_adj = true\n"  # root in a container may not lower it
         f"[{cri}.cni]\nbin_dir = '{plugins}'\nconf_dir = '{folder}/cni'\n"
     )
     (folder / "kubelet.yaml").write_text(yaml.safe_dump(_kubelet(made)))
@@ -180,7 +180,7 @@ def _kubelet(made: Node) -> Resource:
 
 
 def _clear() -> None:
-    """Remove what a run that was killed has left: another machine would meet it."""
+    """Remove what a killed run has left, before another machine meets it."""
     subprocess.run(["ip", "link", "delete", BRIDGE], check=False, capture_output=True, timeout=30)
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         _remove(folder)
@@ -208,9 +208,9 @@ def _make_pause() -> None:
 
 
 def _end_pods(made: Node) -> None:
-    """Kill what the kubelet has started: it ends without its pods."""
+    """Kill the processes that the kubelet has started: it ends without ending its pods."""
     for one in _tasks(made):
-        with suppress(AssertionError):  # containerd clears up at the same time
+        with suppress(AssertionError):  # containerd cleans up at the same time
             made.ctr("tasks", "kill", "--signal", str(int(signal.SIGKILL)), one)
     until(lambda: not _tasks(made, "RUNNING"), "all pods have ended")
 
@@ -221,14 +221,14 @@ def _tasks(made: Node, status: str = "") -> Sequence[str]:
 
 
 def _remove_groups() -> None:
-    """Remove the control groups of pods, which are empty by now."""
+    """Remove the pods' control groups, which are empty now."""
     for top in Path("/sys/fs/cgroup").glob("**/kubepods"):
         for folder, _, _ in os.walk(top, topdown=False):
             Path(folder).rmdir()
 
 
 def _remove(folder: Path) -> None:
-    """Unmount what lies in the folder, then delete it."""
+    """Unmount everything in the folder, then delete it."""
     mounts = Path("/proc/mounts").read_text("utf-8").splitlines()
     inside = [line.split()[1] for line in mounts if line.split()[1].startswith(f"{folder}/")]
     for place in sorted(inside, reverse=True):

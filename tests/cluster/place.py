@@ -21,7 +21,7 @@ WORKERS = "app.kubernetes.io/component=worker"
 
 
 class Place:
-    """A namespace of its own, where every pod must be confined.
+    """A namespace in which every pod must be confined.
 
     Args:
         plane: the cluster.
@@ -39,7 +39,7 @@ class Place:
         self.apply(yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}))
 
     def apply(self, text: str, **query: str) -> list[str]:
-        """Apply one resource; return what the server warns of."""
+        """Apply one resource; return the server's warnings."""
         return self.api.apply(text, self.name, **query).warnings
 
     def items(self, kind: str, group: str = "api/v1", **query: str) -> list[Resource]:
@@ -55,7 +55,7 @@ class Place:
         return self.one("statefulsets", name, "apis/apps/v1")
 
     def settled(self, name: str = "hush") -> bool:
-        """Tell whether all workers run as they were last told to."""
+        """Tell whether all workers run their latest specification."""
         found = self.workers(name)
         told, status = found["spec"], found["status"]
         return bool(
@@ -76,10 +76,10 @@ class Place:
         return {one["metadata"]["name"]: one["metadata"]["uid"] for one in found}
 
     def helm(self, *words: str, values: dict[str, Any] | None = None) -> str:
-        """Run helm; return what it printed. It must have nothing to complain of."""
+        """Run helm; return its output. It must not print any warning."""
         done = self.try_helm(*words, values=values)
         assert done.returncode == 0, done.stderr
-        assert done.stderr == ""  # warnings of the server stand here
+        assert done.stderr == ""  # the server's warnings would be here
         return done.stdout
 
     def try_helm(

@@ -1,4 +1,4 @@
-"""NetworkPolicies that bind: kube-router's firewall, and pods that try who reaches whom."""
+"""NetworkPolicies in force: kube-router's firewall, and pods that test who reaches whom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .kubelets import ready
 from .node import NAME, Node
 from .place import Place
 
-OURS = "KUBE-"  # in names of its chains and sets
+OURS = "KUBE-"  # in the names of its chains and sets
 TRY = """
 import socket, sys
 socket.create_connection((sys.argv[1], int(sys.argv[2])), 3).close()
@@ -24,7 +24,7 @@ socket.create_connection((sys.argv[1], int(sys.argv[2])), 3).close()
 
 @contextmanager
 def enforcer(plane: ControlPlane, running: Node) -> Iterator[None]:
-    """Enforce the policies of the cluster on this machine's pods; take all rules away at the end.
+    """Enforce the cluster's policies on this machine's pods; remove all rules at the end.
 
     Args:
         plane: the cluster.
@@ -67,14 +67,14 @@ def _run(*words: str, stdin: str = "") -> str:
 
 
 def reaches(process: int, address: str, port: int) -> bool:
-    """Tell whether somebody in the network of a process can connect."""
+    """Tell whether a client in the network of a process can connect."""
     inside = ["nsenter", "-t", str(process), "-n", sys.executable, "-I", "-c", TRY]
     done = subprocess.run([*inside, address, str(port)], capture_output=True, timeout=60)
     return done.returncode == 0
 
 
 class Outsider:
-    """A pod of another namespace, which serves on a port.
+    """A pod in another namespace, which serves on a port.
 
     Args:
         place: its namespace.

@@ -1,7 +1,7 @@
 """The programs of a control plane, and the types of two operators: built once, from locked sources.
 
-Go fetches modules and holds every one against ``programs/go.sum``, or against ``types.lock`` where
-nothing but a file is wanted of it.
+Go fetches modules and checks each one against ``programs/go.sum``, or against ``types.lock`` if
+only a file of it is needed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from hushstream.deploy.places import cache_dir
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "programs"
-ENFORCER = (
-    HERE / "enforcer"
-)  # built with a client of an older Kubernetes, so from a lock of its own
+ENFORCER = HERE / "enforcer"  # built with a client of an older Kubernetes, so it has its own lock
 TYPES = HERE / "types.lock"
 PROGRAMS = {
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -33,11 +31,11 @@ PROGRAMS = {
     "kubelet": "k8s.io/kubernetes/cmd/kubelet",
     "kube-router": "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
 }
-LONG = 3 * 3600  # seconds: on two busy cores the first build takes half an hour
+LONG = 3 * 3600  # seconds: on two busy cores, the first build takes half an hour
 
 
 class BuildError(Exception):
-    """A program cannot be built, or what was fetched is not what was locked."""
+    """A program cannot be built, or a download differs from the lock."""
 
 
 class Type(NamedTuple):
@@ -55,7 +53,7 @@ class Type(NamedTuple):
 
 
 def read_types(text: str) -> list[Type]:
-    """Read a lock: digest of the module as Go writes it, module, version, path within it.
+    """Read a lock: digest of the module in Go's format, module, version, path in the module.
 
     >>> read_types("# why\\nh1:ab= example.org/m v1.0.0 config/a.yaml\\n")[0].filename
     'a.yaml'
@@ -65,7 +63,7 @@ def read_types(text: str) -> list[Type]:
 
 
 def server_version() -> str:
-    """Version of the API server that is locked, as ``v1.2.3``."""
+    """The locked version of the API server, like ``v1.2.3``."""
     text = (SOURCES / "go.mod").read_text("utf-8")
     found = re.search(r"^\tk8s\.io/kubernetes (v\S+)$", text, re.MULTILINE)
     assert found is not None
@@ -78,31 +76,31 @@ def sources(name: str) -> Path:
 
 
 def folder(sources: Path = SOURCES) -> Path:
-    """Where they are kept: another place for each state of the locks."""
+    """The folder of the built programs, a separate one for each state of the locks."""
     locks = b"".join(p.read_bytes() for p in (sources / "go.mod", sources / "go.sum", TYPES))
     return cache_dir() / "cluster" / hashlib.sha256(locks).hexdigest()[:16]
 
 
 def program(name: str) -> str | None:
-    """Path of a program that was built; None: it was not."""
+    """Path of a built program; None if it was not built."""
     path = folder(sources(name)) / name
     return str(path) if path.is_file() else None
 
 
 def types() -> list[Path]:
-    """Files of all types that were fetched."""
+    """Files of all fetched types."""
     return [folder() / one.filename for one in read_types(TYPES.read_text("utf-8"))]
 
 
 def missing() -> str | None:
-    """Say what to do where not all is there; None: all is."""
+    """What to do if something is missing; None: everything is there."""
     if all(map(program, PROGRAMS)) and all(path.is_file() for path in types()):
         return None
     return "no API server was built on this machine: run `make cluster`, which needs Go"
 
 
 def build(say: Callable[[str], None] = print) -> None:
-    """Build every program and fetch every type that is not there yet.
+    """Build every program and fetch every type that is missing.
 
     Raises:
         BuildError: Go is missing or refuses; the message says which and why.
@@ -123,7 +121,7 @@ def build(say: Callable[[str], None] = print) -> None:
 
 def _build(name: str, package: str) -> None:
     version = server_version()
-    place = "k8s.io/component-base/version"  # a server without a version is refused by helm
+    place = "k8s.io/component-base/version"  # helm refuses a server without a version
     numbers = version.removeprefix("v").split(".")
     told = {"gitVersion": version, "gitMajor": numbers[0], "gitMinor": numbers[1]}
     flags = " ".join(["-s -w", *(f"-X {place}.{key}={value}" for key, value in told.items())])

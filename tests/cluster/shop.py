@@ -1,4 +1,4 @@
-"""One deployment in a namespace of its own, installed by the chart, and what it releases."""
+"""One deployment in its own namespace, installed by the chart, and its releases."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ budget = { epsilon = 1.0, delta = 1e-6 }
 
 
 class Shop:
-    """One deployment by the chart, and what it releases.
+    """One deployment by the chart, and its releases.
 
     Args:
         place: its namespace.
@@ -67,7 +67,7 @@ class Shop:
         self.place.apply(json.dumps(head | rest))
 
     def values(self, **more: Any) -> dict[str, Any]:
-        """Values of the chart; what it says by default stays where nothing stands against it."""
+        """Values of the chart; its defaults stay unless something needs another value."""
         small = {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "64Mi"}
         return {
             "image": {"repository": f"docker.io/{IMAGE}", "tag": TAG, "pullPolicy": "Never"},
@@ -80,11 +80,11 @@ class Shop:
         }
 
     def volume(self, number: int) -> Path:
-        """Folder that a worker's volume is, on this machine."""
+        """The folder of a worker's volume on this machine."""
         return self.running.folder / f"{self.place.name}-{number}"
 
     def send(self, count: int, tag: str) -> None:
-        """Write events of now, each of a trip of its own."""
+        """Send events with the current time, each from a trip of its own."""
         producer = Producer({"bootstrap.servers": self.kafka.bootstrap})
         now = datetime.now(UTC).isoformat()
         for n in range(count):
@@ -93,7 +93,7 @@ class Shop:
         assert producer.flush(60) == 0
 
     def released(self, isolation: str = "read_committed") -> list[Row]:
-        """All records of releases."""
+        """All records of the release topic."""
         return releases(isolation, self.kafka.bootstrap, RELEASES)
 
     def goes_on(self) -> None:
@@ -103,11 +103,11 @@ class Shop:
         until(lambda: newest(self.released()) > before, "the next release")
 
     def pod(self, number: int) -> Resource:
-        """One worker."""
+        """The pod of a worker."""
         return self.place.one("pods", f"hush-{number}")
 
     def status(self, number: int) -> Resource:
-        """What the kubelet says of a worker's container."""
+        """The kubelet's status of a worker's container."""
         (found,) = self.pod(number)["status"]["containerStatuses"]
         return dict(found)
 
@@ -116,7 +116,7 @@ class Shop:
         return self.running.process(self.pod(number))
 
     def logs(self, number: int) -> str:
-        """What a worker has said so far."""
+        """The log of a worker so far."""
         folders = (self.running.folder / "logs").glob(f"{self.place.name}_hush-{number}_*/worker")
         return "".join(one.read_text("utf-8") for folder in folders for one in folder.iterdir())
 

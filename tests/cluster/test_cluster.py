@@ -1,8 +1,8 @@
 """The manifests and the chart on a real API server, with its admission and its controllers.
 
-No machine runs a pod here: a stand-in for the kubelets says that they are ready. All else is real:
-what the server refuses or warns of, hooks of the chart, and the order in which pods are replaced.
-Pods run in `test_pods.py`.
+No machine runs pods here: a stand-in for the kubelets reports them as ready. Everything else is
+real: the server's refusals and warnings, the chart's hooks, and the order in which pods are
+replaced. Pods run in `test_pods.py`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ CASES: dict[str, dict[str, Any]] = {
         "podAnnotations": {"note": "x"},
     },
 }
-NEWER: dict[str, Any] = {  # what an operator changes
+NEWER: dict[str, Any] = {  # an operator changes these
     "image": {"tag": "9.9.9"},
     "config": {"toml": TEXT + "# another text\n"},
     "resources": {"limits": {"memory": "3Gi", "ephemeral-storage": "1Gi"}},
@@ -116,7 +116,7 @@ def test_the_plain_manifests_are_taken_without_a_warning(place: Place) -> None:
     until(lambda: place.items("jobs", "apis/batch/v1")[0]["status"].get("succeeded"), "topics")
     assert len(place.volumes()) == 2
     before = place.workers()["metadata"]["generation"]
-    assert [place.apply(text) for text in texts] == [[]] * 5  # again: nothing changes
+    assert [place.apply(text) for text in texts] == [[]] * 5  # the second time changes nothing
     assert place.workers()["metadata"]["generation"] == before
     assert place.items("jobs", "apis/batch/v1")[0]["metadata"]["uid"] == job["metadata"]["uid"]
 
@@ -162,7 +162,7 @@ def test_the_chart_is_installed_upgraded_and_removed(case: str, place: Place) ->
     assert place.items("statefulsets", "apis/apps/v1") == []
     until(lambda: not place.items("pods", labelSelector=WORKERS),
           "no worker is left")  # fmt: skip
-    assert place.volumes() == volumes  # they may hold the only evidence of a rewound cluster
+    assert place.volumes() == volumes  # they may be the only evidence of a rewound cluster
 
 
 def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The chart with pods that run: its image, volumes, probes and rights under a real kubelet."""
+"""The chart with running pods: its image, volumes, probes and rights under a real kubelet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pods_port() -> int:
 
 @pytest.fixture
 def kafka(running: Node, pods_port: int) -> Iterator[Broker]:
-    """A broker that pods reach at the address of their bridge."""
+    """A broker that pods reach at their bridge's address."""
     port, controller = free_port(), free_port()
     at = f"PLAINTEXT://{HOST}:{port},PODS://{GATEWAY}:{pods_port}"
     overrides = {
@@ -94,7 +94,7 @@ def installed(shop: Shop) -> Shop:
 
 @contextmanager
 def timed(step: str) -> Iterator[None]:
-    """Print how long a step took."""
+    """Print the duration of a step."""
     begin = time.monotonic()
     yield
     print(f"{step}: {time.monotonic() - begin:.1f} s")
@@ -134,7 +134,7 @@ def test_pods_of_the_chart_release_each_trigger_once_whatever_happens(installed:
 
 
 def _confined(shop: Shop) -> None:
-    """Hold what the kernel says of the processes against what the chart asks for."""
+    """Compare what the kernel reports about the processes with what the chart asks for."""
     told = json.dumps(shop.place.items("pods")) + json.dumps(shop.place.items("events"))
     for number in range(2):
         found = dict(
@@ -154,7 +154,7 @@ def _confined(shop: Shop) -> None:
 
 
 def _exits(place: Place, path: str, before: str, after: str) -> dict[str, set[int]]:
-    """Codes with which the containers of pods have ended between two versions of the list."""
+    """Exit codes of the pods' containers between two versions of the list."""
     found = defaultdict(set)
     for event in place.api.since(path, before, after):
         for one in event["object"]["status"].get("containerStatuses", ()):
@@ -165,14 +165,14 @@ def _exits(place: Place, path: str, before: str, after: str) -> dict[str, set[in
 
 
 def _without_a_broker(shop: Shop) -> None:
-    """While no broker answers, no worker is ready, and none is restarted for that."""
+    """While no broker answers, no worker is ready, and none is restarted because of that."""
     assert shop.kafka.pid is not None
     restarts = [shop.status(number)["restartCount"] for number in range(2)]
     os.kill(shop.kafka.pid, signal.SIGSTOP)
     try:
         with timed("broker away: no worker is ready"):
             until(lambda: not any(ready(shop.pod(n)) for n in range(2)), "none is ready")
-        time.sleep(75)  # longer than the probe of life is patient
+        time.sleep(75)  # longer than the liveness probe's patience
     finally:
         os.kill(shop.kafka.pid, signal.SIGCONT)
     with timed("broker back: both are ready"):
@@ -221,7 +221,7 @@ def test_the_network_policy_lets_through_what_it_names_and_nothing_else(
         until(lambda: refused() == wanted, "the policy is in force", 60)
         shop.goes_on()
 
-        # Without it the same attempts succeed, so it is the policy that refuses them.
+        # Without the policy, the same attempts succeed, so it is the policy that refuses them.
         shop.place.put("upgrade", shop.values(networkPolicy={"enabled": False}))
         until(lambda: not refused(), "nothing is refused", 60)
         shop.goes_on()

@@ -1,1 +1,1 @@
-"""Pictures of the shipped dashboards, from what a real Prometheus says: `make dashboards`."""
+"""Pictures of the shipped dashboards, from the answers of a real Prometheus: `make dashboards`."""

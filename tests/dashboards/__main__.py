@@ -33,7 +33,7 @@ COLOURS = 256
 
 
 def picture(name: str, folder: Path | None = None) -> Path:
-    """Where the picture of a dashboard lies, or would lie in a folder.
+    """The path of a dashboard's picture, by default in docs or .build.
 
     >>> picture("releases.json").relative_to(ROOT).as_posix()
     'docs/images/dashboard-releases.png'
@@ -45,7 +45,7 @@ def picture(name: str, folder: Path | None = None) -> Path:
 def collect(
     prometheus: Prometheus, live: str, name: str, begin: float, end: float
 ) -> dict[str, Any]:
-    """All that the page of one dashboard is given.
+    """Everything that the page of one dashboard needs.
 
     Args:
         prometheus: server to query for metrics.
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def keep(png: bytes, path: Path, digest: str) -> None:
-    """Write a picture in few colours, with the state of the dashboard that it shows."""
+    """Write a picture in few colours, with the digest of the dashboard that it shows."""
     mark = PngInfo()
     mark.add_text(browser.MARK, digest)
     with Image.open(io.BytesIO(png)) as image:
@@ -106,7 +106,7 @@ def keep(png: bytes, path: Path, digest: str) -> None:
 
 
 def caption(name: str, minutes: float) -> str:
-    """What stands below a picture: who has drawn it, and from what."""
+    """The text below a picture: what has drawn it, and from what."""
     who = "hush live" if name == "values.json" else "a real Prometheus"
     return (
         f"Drawn by components of Grafana {browser.version()} without its server, from the queries "

@@ -1,4 +1,4 @@
-"""What Prometheus answers to the queries of a dashboard, as Grafana's data source hands it on."""
+"""Prometheus' answers to a dashboard's queries, in the form of Grafana's data source."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..servers.prometheus import Prometheus
 
 
 class Series(NamedTuple):
-    """One line of a panel: its query, what its legend says, labels, times (seconds) and values."""
+    """One line of a panel: its query, legend, labels, times (seconds) and values."""
 
-    refId: str  # as Grafana spells it
+    refId: str  # Grafana's spelling
     name: str
     labels: dict[str, str]
     times: list[float]
@@ -20,7 +20,7 @@ class Series(NamedTuple):
 
 
 def legend(pattern: str, labels: dict[str, str]) -> str:
-    """Fill a legend as Grafana does.
+    """Fill a legend like Grafana.
 
     >>> legend("{{pipeline}} per {{ unit }}{{none}}", {"pipeline": "p", "unit": "rider"})
     'p per rider'
@@ -35,7 +35,7 @@ def answers(
 
     Args:
         prometheus: server to query.
-        board: the dashboard as it is shipped.
+        board: the shipped dashboard.
         begin: start of the time range, seconds since 1970.
         end: end of the time range, seconds since 1970.
         step: seconds between two points.

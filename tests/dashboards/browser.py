@@ -20,7 +20,7 @@ from ..tree import ROOT
 
 SOURCES = Path(__file__).parent / "grafana"
 LOCKS = ("package.json", "package-lock.json")
-MARK = "Dashboard"  # where a picture says which state of the dashboard it shows
+MARK = "Dashboard"  # a picture's field for the digest of its dashboard
 OURS = ("@grafana/data", "@grafana/ui")
 ICONS = "@grafana/ui/dist/public"
 FONTS = {"Regular": 400, "Medium": 500}
@@ -33,25 +33,25 @@ PAGE = """<!doctype html><meta charset="utf-8"><title>Dashboard</title>
 
 
 def digest(text: str) -> str:
-    """What a picture says of the dashboard that it shows."""
+    """The digest that a picture has of its dashboard."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def shown(path: Path) -> str | None:
-    """The digest in a picture; None: it has none."""
+    """The digest in a picture; None if it has none."""
     with Image.open(path) as picture:
         told = picture.info.get(MARK)
     return str(told) if told else None
 
 
 def version() -> str:
-    """Which Grafana the components are of."""
+    """The version of Grafana that the components belong to."""
     told = json.loads((SOURCES / LOCKS[0]).read_text("utf-8"))
     return str(told["dependencies"]["@grafana/ui"])
 
 
 def _modules() -> Path:
-    """Install what the lock names, once for each lock; return the folder of the modules."""
+    """Install the locked modules, once for each lock; return their folder."""
     text = b"".join((SOURCES / name).read_bytes() for name in LOCKS)
     folder = ROOT / ".build" / f"grafana-{hashlib.sha256(text).hexdigest()[:12]}"
     if not (folder / "complete").exists():
@@ -68,7 +68,7 @@ def _modules() -> Path:
 def build(folder: Path) -> None:
     """Bundle the page with Grafana's components into a folder.
 
-    Their modules for browsers lack exports of their own, hence those for Node.js.
+    Their modules for browsers lack some exports, so this takes those for Node.js.
     """
     modules = _modules()
     words = [
@@ -90,7 +90,7 @@ def build(folder: Path) -> None:
 
 class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 class Pages:
@@ -128,12 +128,12 @@ class Pages:
         assert not (failed := self.browser.eval("window.failed")), failed
 
     def empty(self) -> list[str]:
-        """Titles of the panels that have no data."""
+        """Titles of the panels without data."""
         found = "document.querySelectorAll('[data-panel]:has(.empty)')"
         return list(self.browser.eval(f"[...{found}].map((e) => e.dataset.title)"))
 
     def shot(self) -> bytes:
-        """The dashboard that is shown as a PNG."""
+        """The current dashboard as a PNG."""
         path = self._folder / "shot.png"
         self.browser.shot(path, "#board")
         return path.read_bytes()

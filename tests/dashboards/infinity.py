@@ -1,7 +1,7 @@
-"""What the data source Infinity makes of its queries, in the few words that the dashboards use.
+"""The data source Infinity, as far as the dashboards use it.
 
-Its parser of JSON takes `root_selector` and the selectors of columns as gjson paths, of which plain
-names and numbers, joined by dots, are read here, and sorts columns by name.
+Its JSON parser takes `root_selector` and the selectors of columns as gjson paths; this reads only
+plain names and numbers, joined by dots. The parser sorts columns by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def filled(text: str, variables: dict[str, str]) -> str:
 
 
 def at(path: str, value: Any) -> Any:
-    """Follow a path; None where it leads nowhere.
+    """The value at a path; None if there is none.
 
     >>> at("a.1", {"a": [3, 4]}), at("a.9", {"a": [3, 4]}), at("b.c", {})
     (4, None, None)
@@ -41,10 +41,10 @@ def at(path: str, value: Any) -> Any:
 
 
 def rows(base: str, query: dict[str, Any], variables: dict[str, str]) -> list[Any]:
-    """Ask, and return the list below the root.
+    """Send a query, and return the list below the root.
 
     Args:
-        base: address with which the data source is provisioned.
+        base: address of the provisioned data source.
         query: query of a dashboard.
         variables: values of the dashboard's variables, by name.
     """
@@ -59,7 +59,7 @@ def rows(base: str, query: dict[str, Any], variables: dict[str, str]) -> list[An
 
 
 def frame(base: str, query: dict[str, Any], variables: dict[str, str]) -> dict[str, Any]:
-    """The frame that panels are given: columns of the listed rows, sorted by name."""
+    """The frame for panels: columns of the listed rows, sorted by name."""
     found = rows(base, query, variables)
     fields = [
         {
@@ -73,7 +73,7 @@ def frame(base: str, query: dict[str, Any], variables: dict[str, str]) -> dict[s
 
 
 def chosen(base: str, board: dict[str, Any]) -> dict[str, str]:
-    """First choice of each variable of a dashboard, one after the other, as Grafana makes it."""
+    """The first choice of each of a dashboard's variables, one after the other, like Grafana."""
     variables: dict[str, str] = {}
     for one in board["templating"]["list"]:
         if one["type"] != "query":

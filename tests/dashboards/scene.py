@@ -1,4 +1,4 @@
-"""A real deployment of two processes under load, a Prometheus that watches it, and `hush live`."""
+"""A real deployment of two loaded processes, a Prometheus that scrapes it, and `hush live`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ per_unit = { epsilon = 1.0, delta = 1e-5, period = "1h" }
 
 @contextmanager
 def scene(folder: Path) -> Iterator[tuple[Local, Prometheus, str]]:
-    """Everything that a dashboard looks at, and the live page's address; it ends with the block.
+    """Everything that a dashboard reads, and the live page's address; it ends with the block.
 
     Args:
         folder: folder for its files.
@@ -95,7 +95,7 @@ def scene(folder: Path) -> Iterator[tuple[Local, Prometheus, str]]:
 
 
 def load(run: Local, seconds: float) -> None:
-    """Send events for so long: two to six hundred a second, some of them bad or late.
+    """Send events for some time: two to six hundred a second, some of them bad or late.
 
     Args:
         run: the deployment.

@@ -1,4 +1,4 @@
-"""Pictures of dashboards: they are of the dashboards that are shipped, and show what these say."""
+"""Pictures of dashboards show the shipped dashboards and their data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import answers, browser, infinity
 BOARDS = {name: json.loads((program.SHIPPED / name).read_text("utf-8")) for name in program.NAMES}
 MISSING = [name for name, path in program.NEEDED.items() if path is None]
 BEGIN = 1_700_000_000.0
-SMALLEST = 9.0  # pixels of a text that a person can read
+SMALLEST = 9.0  # pixels of a text that people can read
 MANY = {"Releases": 6, "Loss alarms": 8}  # values of two pipelines
 
 thorough = pytest.mark.thorough
@@ -36,7 +36,7 @@ def test_examples(module: Any) -> None:
 
 @pytest.mark.parametrize("name", program.SHOWN)
 def test_the_pictures_of_the_docs_show_the_shipped_dashboards(name: str) -> None:
-    """After a change of a dashboard, `make dashboards` draws anew."""
+    """After a change of a dashboard, run `make dashboards`."""
     text = (program.SHIPPED / name).read_text("utf-8")
     assert browser.shown(program.picture(name)) == browser.digest(text)
 
@@ -57,7 +57,7 @@ def test_components_are_of_the_grafana_that_compose_runs() -> None:
 
 
 def made(board: dict[str, Any], value: float) -> dict[str, Any]:
-    """A page's contents: series which are at a value, as many as two pipelines have."""
+    """A page's contents: constant series, as many as two pipelines have."""
 
     def series(panel: dict[str, Any], query: str) -> list[dict[str, Any]]:
         times = [BEGIN, BEGIN + 5]
@@ -120,7 +120,7 @@ def ask(pages: browser.Pages, script: str, value: Any) -> Any:
 
 
 def faults(pages: browser.Pages) -> list[str]:
-    """Texts that are too small to read, cut off, or beside their panel."""
+    """Texts that are too small to read, cut off, or outside their panel."""
     return list(ask(pages, FAULTS, SMALLEST))
 
 
@@ -190,7 +190,7 @@ def test_released_values_stand_in_a_table(pages: browser.Pages) -> None:
     first = ["z1", "135", "16.9", "102", "168", "4"]
     at = table.index("Key")
     assert table[at : at + 12] == head + first
-    assert "Value" in trend and "High" not in trend  # the error bar is not named
+    assert "Value" in trend and "High" not in trend  # the error bar has no name
     assert pages.browser.errors == [] and faults(pages) == []
 
 

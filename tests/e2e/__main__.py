@@ -1,7 +1,7 @@
 """`python -m tests.e2e`: the shipped `docker-compose.yml` on a real engine, checked and removed.
 
-It ends with 0 if all is as it must be, or if this machine has no engine (it says what to install),
-with 1 if something is not, with 130 if it is interrupted. In all cases nothing stays but images.
+Exit codes: 0 if everything is right, or if this machine has no engine (it prints what to install);
+1 if something is wrong; 130 if interrupted. In each case, only images stay.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> int:
 
 @contextmanager
 def alone(lock: Path = LOCK) -> Iterator[None]:
-    """Keep other runs out: each begins by removing what another would still use.
+    """Keep other runs out: each begins by removing what another one still uses.
 
     Args:
         lock: the same file for all runs of this machine.

@@ -1,4 +1,4 @@
-"""One project of Compose, made from the shipped file, with what a run must know of it."""
+"""One Compose project, made from the shipped file, and what a run must know about it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 from ..tree import ROOT
 from .engine import EngineError, docker, inspect
 
-PROJECT = "hush-e2e"  # not the name in the file: that one may be in use
-SERVICES = ("worker", "prometheus")  # and all that they depend on
+PROJECT = "hush-e2e"  # not the file's name, which may be in use
+SERVICES = ("worker", "prometheus")  # and all their dependencies
 PORTS = (9090, 9092, 9464)
 PATIENCE = 180.0
 
 
 def until(true: Callable[[], object], what: str, patience: float = PATIENCE) -> float:
-    """Wait until something holds; return how many seconds that took.
+    """Wait until a condition holds; return the number of seconds.
 
     Raises:
         EngineError: it did not within `patience` seconds.
@@ -35,7 +35,7 @@ def until(true: Callable[[], object], what: str, patience: float = PATIENCE) -> 
 
 
 def taken_ports() -> list[int]:
-    """Ports of this machine that the file publishes and another program has."""
+    """Ports that the file publishes and another program on this machine has."""
     found = []
     for port in PORTS:
         with socket.socket() as probe:
@@ -65,7 +65,7 @@ class Compose:
         }
 
     def do(self, *words: str, timeout: float = 600) -> str:
-        """Run one command of Compose on the file as it is shipped."""
+        """Run one Compose command on the shipped file."""
         file = ["-f", str(ROOT / "docker-compose.yml"), "--profile", "observability"]
         return docker(
             "compose", "-p", PROJECT, *file, *words,
@@ -73,16 +73,16 @@ class Compose:
         )  # fmt: skip
 
     def up(self, workers: int) -> None:
-        """Bring everything up that can be run, with so many workers."""
+        """Start everything that can run, with so many workers."""
         self.do("up", "-d", "--no-build", "--scale", f"worker={workers}", *SERVICES)
 
     def containers(self, service: str = "") -> list[dict[str, Any]]:
-        """What the engine tells of containers, those of one service or all, also ended ones."""
+        """The engine's information about containers of one service or all, ended ones included."""
         ids = self.do("ps", "-a", "-q", *filter(None, [service])).split()
         return inspect(ids)
 
     def healthy(self, service: str, count: int) -> bool:
-        """Tell whether a service has so many containers, all of them healthy."""
+        """Tell whether a service has exactly so many containers, all of them healthy."""
         found = self.containers(service)
         return len(found) == count and all(health(one) == "healthy" for one in found)
 
@@ -107,10 +107,11 @@ def health(container: dict[str, Any]) -> str:
 
 
 def crash(container: dict[str, Any]) -> bool:
-    """End a container's process as a crash would; return whether the engine may restart it.
+    """End a container's process like a crash; return whether the engine may restart it.
 
-    The engine does not restart what it was asked to kill itself. So the process is killed behind
-    its back, which needs root and an engine on this machine; else the engine is asked.
+    An engine does not restart a container that it was asked to kill. So this kills the process
+    without the engine, which needs root and an engine on this machine; otherwise it asks the
+    engine.
     """
     number = container["State"]["Pid"]
     here = Path(f"/proc/{number}/cgroup")
@@ -122,5 +123,5 @@ def crash(container: dict[str, Any]) -> bool:
 
 
 def names(value: Any) -> str:
-    """One text of everything that the engine tells: what must not be in there is looked for."""
+    """Everything that the engine reports, as one text, to search for forbidden words."""
     return json.dumps(value, ensure_ascii=False)

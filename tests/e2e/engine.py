@@ -1,4 +1,4 @@
-"""A container engine by its command line, and what a machine lacks of one."""
+"""A container engine by its command line, and what a machine needs to have one."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ASK = 60  # seconds for a question that an engine answers at once
+ASK = 60  # seconds for a question that an engine can answer at once
 
 
 class EngineError(Exception):
-    """A command of the engine failed, or a step of the run found what must not be."""
+    """A command of the engine failed, or a step of the run found a fault."""
 
 
 def missing() -> str | None:
-    """Say what this machine lacks for a run, and what to install; None: nothing."""
+    """What this machine lacks for a run, and what to install; None: nothing."""
     if shutil.which("docker") is None:
         return "no `docker` command: install Docker Engine 20.10 or later, with its Compose plugin"
     if _fails("compose", "version"):
@@ -65,7 +65,7 @@ def docker(
 
 
 def inspect(names: Sequence[str]) -> list[dict[str, Any]]:
-    """Everything that the engine tells of containers."""
+    """Everything that the engine reports about containers."""
     found: list[dict[str, Any]] = json.loads(docker("inspect", *names)) if names else []
     return found
 

@@ -1,4 +1,4 @@
-"""What the image holds: the locked core, and nothing that builds, tests or runs Java."""
+"""The content of the image: the locked core, and nothing that builds, tests or runs Java."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(json.dumps({
 
 
 def locked(text: str) -> set[str]:
-    """Names in a lock file, as packages compare them.
+    """The names in a lock file, normalised as packages compare them.
 
     >>> sorted(locked("Faust_Streaming==0.15.3 \\\\\\n    --hash=sha256:00\\nnumpy==2.4.6 ; x\\n"))
     ['faust-streaming', 'numpy']
@@ -37,7 +37,7 @@ def _plain(name: str) -> str:
 
 
 def faults(found: dict[str, object], lock: str) -> list[str]:
-    """Say what is in an image that must not be there.
+    """What an image contains and must not contain.
 
     >>> clean = {"packages": ["hushstream"], "java": [], "tests": [], "keys": [], "uid": 10001}
     >>> faults(clean, ""), faults({**clean, "packages": ["pytest"], "uid": 0}, "")

@@ -1,4 +1,4 @@
-"""What releases and metrics of a run must be; it shares no code with the product."""
+"""What releases and metrics of a run must be; this shares no code with the product."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Identity = tuple[bytes, int]  # key of a record (window and group), number of th
 
 
 class Row(NamedTuple):
-    """One record of the topic of releases."""
+    """One record of the release topic."""
 
     identity: Identity
     value: bytes
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 def produce(count: int, tag: str) -> None:
-    """Write events of now, each of a trip of its own, to the port that the file publishes."""
+    """Send events with the current time, each from its own trip, to the port in the file."""
     producer = Producer({"bootstrap.servers": BOOTSTRAP})
     now = datetime.now(UTC).isoformat()
     for number in range(count):
@@ -48,7 +48,7 @@ def produce(count: int, tag: str) -> None:
 def releases(
     isolation: str = "read_committed", bootstrap: str = BOOTSTRAP, name: str = RELEASES
 ) -> list[Row]:
-    """Return all records of the topic of releases."""
+    """Return all records of the release topic."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "e2e", "enable.auto.commit": False,
          "isolation.level": isolation}
@@ -77,7 +77,7 @@ def _row(message: Any) -> Row:
 
 
 def second_releases(committed: list[Row], everything: list[Row]) -> list[str]:
-    """Say what was released twice: committed more than once, or in other bytes at all.
+    """Rows that were released twice: committed more than once, or written with different bytes.
 
     >>> one = Row((b"k", 1), b"5", True)
     >>> second_releases([one], [one, one])
@@ -100,7 +100,7 @@ def second_releases(committed: list[Row], everything: list[Row]) -> list[str]:
 
 
 def newest(rows: list[Row]) -> int:
-    """The newest time that is released, for numbers of triggers begin anew in each window.
+    """The newest released time; numbers of triggers are no order, since each window restarts them.
 
     >>> newest([Row((b"k", 9), b"", False, 609_000), Row((b"k", 0), b"", False, 610_000)])
     610000
@@ -109,7 +109,7 @@ def newest(rows: list[Row]) -> int:
 
 
 def texts_of_key(text: str) -> list[str]:
-    """Ways to write the key: as in its file, in hexadecimal, in base64.
+    """Spellings of the key: as in its file, in hexadecimal, in base64.
 
     >>> texts_of_key("00ff")
     ['00ff', '00FF', 'AP8']
@@ -120,10 +120,10 @@ def texts_of_key(text: str) -> list[str]:
 
 
 def ask(path: str, **words: str) -> Any:
-    """An answer of Prometheus; None while it gives none.
+    """An answer of Prometheus; None if it gives none.
 
     Raises:
-        EngineError: it calls the question wrong.
+        EngineError: Prometheus rejects the question.
     """
     url = f"{PROMETHEUS}{path}?{urllib.parse.urlencode(words)}"
     try:
@@ -138,12 +138,12 @@ def ask(path: str, **words: str) -> Any:
 
 
 def values(query: str) -> list[float]:
-    """What a query gives now."""
+    """The current values of a query."""
     found = ask("query", query=query)
     return [float(one["value"][1]) for one in found["result"]] if found else []
 
 
 def scraped(workers: int) -> bool:
-    """Tell whether both pages of so many workers, and no others, are scraped."""
+    """Tell whether exactly the pages of so many workers are scraped."""
     return all(values(f'up{{job="{job}"}}') == [1.0] * workers
                for job in ("hush-public", "hush-operator"))  # fmt: skip

@@ -1,4 +1,4 @@
-"""The steps of a run: each says what it does, how long it took and what it saw."""
+"""The steps of a run: each prints what it does, how long it took and what it saw."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RATE = "$__rate_interval"
 
 
 class Run:
-    """One run, from the build to the last container gone.
+    """One run, from the build to the removal of the last container.
 
     Args:
         stand_ins: whether to build missing base images from packages.
@@ -44,10 +44,10 @@ class Run:
         self.seen: list[str] = []
 
     def go(self) -> None:
-        """Do all of it; remove everything, whatever happens.
+        """Do all steps; remove everything, whatever happens.
 
         Raises:
-            EngineError: something is not as it must be.
+            EngineError: something is wrong.
         """
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hush-e2e-")))
@@ -113,7 +113,7 @@ class Run:
         self._say(f"          {text}")
 
     def _clear(self) -> None:
-        """Begin from nothing: a run that was killed may have left its project."""
+        """Start clean: a killed run may have left its project."""
         if self._compose.left():
             self._say("removing what an earlier run has left")
             self._compose.down()
@@ -251,7 +251,7 @@ class Run:
         return docker("image", "ls", "-q", "--no-trunc", f"{image.IMAGE}:latest").strip()
 
     def _forget(self, before: int) -> None:
-        """Give the image's name back to the one that had it, or to none."""
+        """Give the image's name back to the previous image, or to none."""
         if (now := self._image_id()) != before:
             docker(*(["tag", before, image.IMAGE] if before else ["rmi", image.IMAGE]))
             if before and now:
@@ -268,7 +268,7 @@ def _ports(container: dict[str, Any]) -> list[str]:
 
 
 def _again(before: dict[str, Any]) -> bool:
-    """Tell whether a container has been started since it was looked at, and is healthy."""
+    """Tell whether a container was restarted since it was inspected, and is healthy."""
     (now,) = inspect([before["Id"]])
     new = now["State"]["StartedAt"] != before["State"]["StartedAt"]
     return bool(new and now["State"]["Running"] and health(now) == "healthy")

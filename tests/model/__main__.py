@@ -1,7 +1,7 @@
-"""``make model``: check the model of the protocol; with --mistakes, refute each of them.
+"""``make model``: check the model of the protocol; with --mistakes, refute each mistake.
 
-Prints states and seconds of processors of each case. The last line is JSON; the exit code is 1 if a
-property does not hold, if a mistake breaks none, or if a trace is refused.
+Prints states and processor seconds of each case. The last line is JSON. The exit code is 1 if a
+property does not hold, a mistake breaks no property, or a trace is refused.
 """
 
 from __future__ import annotations

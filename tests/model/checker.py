@@ -25,7 +25,7 @@ _BROKEN = re.compile(r"Invariant (\w+) is violated|Temporal properties were (vio
 
 @dataclass(frozen=True)
 class Case:
-    """What is checked.
+    """One run of the checker.
 
     Attributes:
         name: name of the case.
@@ -33,7 +33,7 @@ class Case:
         triggers, records, crashes: bounds of the model.
         live: whether to check that everything is released in the end, instead of invariants.
         mistake: mistake in the protocol, put into the model.
-        broken: the property that this mistake breaks.
+        broken: property that this mistake breaks.
     """
 
     name: str
@@ -95,7 +95,7 @@ MISTAKES = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What TLC found.
+    """The result of TLC.
 
     Attributes:
         states: number of distinct states; 0 if it stopped at a mistake.
@@ -153,14 +153,14 @@ def run_tlc(
 
 
 def check_whole(workers: int = 1) -> bool:
-    """Go on with `WHOLE`, which takes longer than anybody waits, from its last checkpoint.
+    """Continue `WHOLE`, which takes too long for one run, from its last checkpoint.
 
-    TLC says each minute how far it is. Returns whether it came to its end, and all holds.
+    TLC prints its progress each minute. Returns whether it came to its end and everything holds.
     """
     folder = ROOT / ".build" / "model"
     place = folder / MODEL.name
     if not place.exists() or place.read_text("utf-8") != MODEL.read_text("utf-8"):
-        shutil.rmtree(folder, ignore_errors=True)  # of another model
+        shutil.rmtree(folder, ignore_errors=True)  # it belongs to another model
         folder.mkdir(parents=True)
     _write(folder, MODEL, WHOLE.settings(), {})
     kept = [path.parent for path in folder.glob("states/*/queue.chkpt")]
@@ -187,7 +187,7 @@ def _java(folder: Path) -> list[str]:
 
 
 def _spent() -> float:
-    """Seconds of processors that children took, which tell more than a clock on a busy machine."""
+    """Processor seconds of child processes; on a busy machine, they tell more than a clock."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

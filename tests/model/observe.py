@@ -1,8 +1,8 @@
-"""What the workers of a simulated schedule do, as actions of the model.
+"""The actions of workers in a simulated schedule, as actions of the model.
 
-A schedule here has what the model has: one raw partition with records of one unit, a shard that
-bounds and one that releases. The workers know nothing of this: transactions are read at the broker
-of the simulation when their end is decided, which is the moment at which they become true.
+A schedule here has what the model has: one raw partition with records of one unit, one shard that
+bounds and one that releases. The workers know nothing of this. Transactions are read at the
+simulation's broker when their end is decided, since that is when they take effect.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ..schedules.schedule import Schedule, quiet
 from ..schedules.verdict import RELEASES
 
 Action = tuple[str, str, str, int, int, int, int]  # see `Traces.tla`
-Found = dict[str, list[tuple[int, Any]]]  # records of a transaction by topic: offset, record
+Found = dict[str, list[tuple[int, Any]]]  # records of a transaction by topic: (offset, record)
 
 
 class Watch:
-    """Tells what a schedule does, until its cluster is rewound.
+    """Notes what a schedule does, until its cluster is rewound.
 
     Attributes:
-        actions: actions in the order in which they became true.
+        actions: actions in the order in which they took effect.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -50,11 +50,11 @@ class Watch:
         }
         (begin,) = schedule.template.begins
         self.actions: list[Action] = []
-        self.counts: dict[tuple[str, int], int] = {}  # exact ones, by worker and trigger
-        self._items: list[tuple[int, str, int]] = []  # of the cells log: offset, what, number
-        self._applied = 0  # of them, by "sums"
-        self._passed = begin  # records of the model, by beats
-        self._charges: dict[str, int] = {}  # by hash: the trigger that came with it
+        self.counts: dict[tuple[str, int], int] = {}  # exact counts, by worker and trigger
+        self._items: list[tuple[int, str, int]] = []  # items of the cells log: offset, kind, number
+        self._applied = 0  # number of these that "sums" has applied
+        self._passed = begin  # records of the model that beats have passed
+        self._charges: dict[str, int] = {}  # by hash: the trigger in the same transaction
         self._nonces: dict[str, int] = {}
         self._fired: dict[tuple[str, int], int] = {}  # ordinals, by window and index
         self._windows = schedule.template.deployment.pipelines[0].windows
@@ -120,7 +120,7 @@ class Watch:
                 self.tell("trigger", number=good, count=len(charges), charge=paid)
 
     def _good(self, cut: int) -> int:
-        """Records of the model before an offset: that can be read, and those before the begin."""
+        """The model's records before an offset: the readable ones, and those before the begin."""
         (begin,) = self._schedule.template.begins
         records = self._broker.logs["events", 0].records[begin:cut]
         return begin + sum(r is not None and not r.value.startswith(b"bad") for r in records)
@@ -156,7 +156,7 @@ class Watch:
         self.tell(what, worker, "sums", trigger, 0, charge, nonce)
 
     def _attempt(self, worker: str, shard: str, found: Found) -> None:
-        """Tell what may have been read although it was taken back."""
+        """Note reads of a transaction that was then aborted."""
         bodies = _manifests(found)
         if bodies:
             self._release("tried", worker, bodies[0])
@@ -165,7 +165,7 @@ class Watch:
 
 
 def _item(value: bytes) -> tuple[str, int]:
-    """A record of the cells log: so many records, or the barrier of a trigger."""
+    """An item of the cells log: a number of records, or the barrier of a trigger."""
     frame = decode(value)
     if isinstance(frame, Barrier):
         return "barrier", frame.trigger.ordinal
@@ -179,7 +179,7 @@ def _manifests(found: Found) -> list[dict[str, Any]]:
 
 
 class Alone(Schedule):
-    """A schedule whose records are those of one unit, and come to one partition."""
+    """A schedule whose records belong to one unit and go to one partition."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, "alone")
@@ -194,7 +194,7 @@ _watching: list[Watch] = []
 
 
 def install() -> None:
-    """Watch what no transaction tells: exact contents, and states as they were restored."""
+    """Watch what no transaction shows: exact contents, and restored states."""
     run, restored = Computation.run, Shard._restored
 
     def counted(self: Any, reader: Any, trigger: Any, chosen: Any, *more: Any) -> Any:
@@ -217,7 +217,7 @@ def install() -> None:
 
 
 def actions(seed: int, good: bool = True) -> list[Action]:
-    """Run a seed, which must be ``good``, and tell what its workers did."""
+    """Run a seed, which must be ``good``, and return its workers' actions."""
     schedule = Alone(seed)
     _watching[:] = [schedule.watch]
     outcome = schedule.run()
@@ -226,7 +226,7 @@ def actions(seed: int, good: bool = True) -> list[Action]:
 
 
 def main() -> None:
-    """Print the actions of some seeds, a line for each; in a process of its own."""
+    """Print the actions of some seeds, a line for each; run in its own process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("seeds", type=int, nargs=2, help="the first one, and their number")
     parser.add_argument("--bug", default="")
@@ -240,7 +240,7 @@ def main() -> None:
     for seed in range(begin, begin + number):
         print(json.dumps(actions(seed, not args.bug)))
     sys.stdout.flush()
-    os._exit(0)  # what is left of the processes would be wound up by the interpreter
+    os._exit(0)  # skip the interpreter's slow clean-up of what the processes left
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The protocol's model holds, each mistake breaks its property, and workers do what it says."""
+"""The protocol's model holds, each mistake breaks its property, and workers follow the model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .traces import Action, accepted, observed, refused
 QUICK = Case("quick", ("torn",), records=1)
 FAST = {
     "release before its charge": (),
-    "cancelled clock": pytest.mark.thorough,  # the gate finds it by a schedule, too
+    "cancelled clock": pytest.mark.thorough,  # a schedule finds it in the gate as well
 }
-TRACE: list[Action] = [  # of a schedule: "b" takes over while "a" is about to release
+TRACE: list[Action] = [  # of a schedule in which "b" takes over while "a" is about to release
     ("open", "a", "sums", 0, 0, 0, 0),
     ("open", "a", "bound", 0, 0, 0, 0),
     ("state", "a", "sums", 0, 0, 0, 0),

@@ -16,7 +16,7 @@ from .checker import run_tlc
 SPEC = Path(__file__).with_name("Traces.tla")
 Action = tuple[str, str, str, int, int, int, int]  # what, worker, shard, numbers
 Trace = Sequence[Action]
-BATCH = 100  # schedules of one run of TLC, which starts slowly
+BATCH = 100  # schedules in one run of TLC, which starts slowly
 _ACCEPTED = re.compile(r'<<"accepted", (\d+)>>')
 _SETTINGS = """SPECIFICATION Followed
 INVARIANTS Told Paid Once Exact OneNoise Bounded
@@ -35,7 +35,7 @@ CONSTANTS
 
 
 def observed(first: int, number: int, bug: str = "") -> list[list[Action]]:
-    """What workers did in the schedules of some seeds, in a process of its own."""
+    """The workers' actions in the schedules of some seeds, from a process of its own."""
     environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
     done = subprocess.run(
         [sys.executable, "-m", "tests.model.observe", str(first), str(number), "--bug", bug],
@@ -45,7 +45,7 @@ def observed(first: int, number: int, bug: str = "") -> list[list[Action]]:
 
 
 def accepted(traces: Sequence[Trace]) -> set[int]:
-    """Places of those traces that the model accepts."""
+    """The indices of the traces that the model accepts."""
     runs = ",\n".join(
         f"<<{', '.join('<<' + json.dumps(one)[1:-1] + '>>' for one in trace)}>>" for trace in traces
     )
@@ -59,7 +59,7 @@ def accepted(traces: Sequence[Trace]) -> set[int]:
 def refused(
     schedules: int, told: Callable[[int], None] = lambda done: None
 ) -> tuple[list[int], int]:
-    """Seeds whose traces the model refuses, and the number of actions of all of them.
+    """Seeds whose traces the model refuses, and the number of actions of all seeds.
 
     Args:
         schedules: the number of seeds, from 0 on.

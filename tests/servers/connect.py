@@ -1,4 +1,4 @@
-"""Kafka Connect, of the same version as the broker, with Debezium's JDBC sink; and PostgreSQL."""
+"""Kafka Connect in the broker's version, with Debezium's JDBC sink; and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Connect:
         plugins = folder / "plugins" / "jdbc"
         plugins.mkdir(parents=True)
         home = fetch(lock=JDBC, quiet=True)
-        for jar in read_lock(JDBC):  # and none that an older lock left there
+        for jar in read_lock(JDBC):  # and none that an older lock left
             (plugins / jar.filename).symlink_to(home / jar.filename)
         mine = {
             "listeners": f"http://{HOST}:{free_port()}",
@@ -70,7 +70,7 @@ class Connect:
 
 
 class Postgres:
-    """A cluster of PostgreSQL of its own, on a free port, in a folder that ends with it."""
+    """A PostgreSQL cluster on a free port, in a folder that is deleted at its end."""
 
     def __init__(self) -> None:
         self._place = tempfile.TemporaryDirectory(
@@ -81,7 +81,7 @@ class Postgres:
 
     @staticmethod
     def missing() -> str:
-        """The reason why it cannot run here; empty if it can."""
+        """Why it cannot run here; empty if it can."""
         absent = [
             name for name in ("initdb", "pg_ctl", "psql") if shutil.which(_program(name)) is None
         ]
@@ -89,7 +89,7 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """Address, as JDBC writes it."""
+        """The JDBC address."""
         return f"jdbc:postgresql://{HOST}:{self._port}/postgres"
 
     def _run(self, name: str, words: Sequence[str]) -> str:
@@ -128,7 +128,7 @@ class Postgres:
 
 
 def _program(name: str) -> str:
-    """A program on the path, or where Debian's packages put it."""
+    """A program on the path, or in the folder of Debian's packages."""
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     return shutil.which(name) or (str(places[-1]) if places else name)
 

@@ -1,7 +1,7 @@
-"""Folders of brokers that are formatted by copying what Kafka's own tool wrote: a second less each.
+"""Brokers' folders, formatted by copying the output of Kafka's tool: saves a second for each.
 
-The tool writes two ids, and the levels of features, which are the same for all brokers that ask
-for the same ones. Only the gate copies: `make thorough` formats each folder by the tool.
+The tool writes two ids, and the levels of features, which are equal for brokers with equal
+settings. Only the gate copies; `make thorough` formats each folder with the tool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _known: dict[tuple[tuple[str, int], ...], bytes] = {}
 
 
 def formatted(broker: Broker, java: list[str], config: Path) -> None:
-    """Format the folder of a broker: in place of `Broker._format`, which does each one anew."""
+    """Format a broker's folder; replaces `Broker._format`, which runs the tool each time."""
     node, logs = broker._node, broker.data / "kafka"
     features = tuple(sorted(node.features.items()))
     if (levels := _known.get(features)) is None:
@@ -31,7 +31,7 @@ def formatted(broker: Broker, java: list[str], config: Path) -> None:
     (logs / LEVELS).write_bytes(levels)
     ids = {
         "cluster.id": node.cluster or cluster_id(),
-        "directory.id": cluster_id(),  # of the same form
+        "directory.id": cluster_id(),  # in the same form
         "node.id": _settings(config)["node.id"],
         "version": "1",
     }

@@ -1,4 +1,4 @@
-"""A proxy with TLS and basic authentication before a server of plain HTTP."""
+"""A proxy with TLS and basic authentication in front of a plain HTTP server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 
 def certificate(folder: Path, host: str = "127.0.0.1") -> tuple[Path, Path]:
-    """A certificate that its own key has signed, and that key; both PEM."""
+    """A self-signed certificate and its key, both PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)
@@ -85,7 +85,7 @@ class Guard:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

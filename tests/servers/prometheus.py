@@ -1,4 +1,4 @@
-"""A real Prometheus over the pages of one machine, with the settings that are shipped."""
+"""A real Prometheus for the pages of one machine, with the shipped settings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Prometheus:
         )  # fmt: skip
 
     def ask(self, path: str, **words: str) -> Any:
-        """An answer of its API; None while it does not answer."""
+        """An answer of its API; None if it does not answer."""
         url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(words)}"
         try:
             with urllib.request.urlopen(url, timeout=30) as answer:
@@ -70,12 +70,12 @@ class Prometheus:
             return None
 
     def values(self, query: str) -> list[float]:
-        """What a query gives now."""
+        """The current values of a query."""
         found = self.ask("query", query=query)
         return [float(one["value"][1]) for one in found["result"]] if found else []
 
     def rules(self) -> list[dict[str, Any]]:
-        """All alerting rules, as they stand."""
+        """All alerting rules with their current states."""
         return [rule for group in self.ask("rules")["groups"] for rule in group["rules"]]
 
     def end(self) -> None:

@@ -21,7 +21,7 @@ DONE = ".whole"
 
 
 def unpacked() -> Path:
-    """The folder of the registry, fetched and unpacked once per user."""
+    """The registry's folder, fetched and unpacked once for each user."""
     folder = fetch(lock=LOCK, quiet=True)
     home = folder / "home"
     if not (home / DONE).exists():
@@ -62,8 +62,8 @@ class SchemaRegistry:
             "quarkus.http.host": HOST,
             "quarkus.http.port": self._port,
             "quarkus.management.host": HOST,
-            "quarkus.management.port": free_port(),  # its build does not let it be left out
-            # Else what was registered half a second before a kill is lost.
+            "quarkus.management.port": free_port(),  # its build requires this port
+            # Otherwise schemas that were registered half a second before a kill are lost.
             "apicurio.datasource.url": f"jdbc:h2:file:{self._folder / 'schemas'};WRITE_DELAY=0",
         }
         words = [f"-D{name}={value}" for name, value in settings.items()]
@@ -86,7 +86,7 @@ class SchemaRegistry:
             return False
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """End it like a crash."""
         if self._child is not None:
             self._child.send(9)
             self._child.wait(150)

@@ -1,6 +1,6 @@
-"""A broker that asks who a client is and what it may do: TLS, SASL and Kafka's own authorizer.
+"""A broker with TLS, SASL and Kafka's own authorizer, so clients need identities and rights.
 
-The plain listener is the super user's, for the test itself; clients use those with TLS.
+The plain listener is for the super user, the test itself; clients use the TLS listeners.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PASSWORD = "a-password"  # of every user
 LOGIN = "org.apache.kafka.common.security"
 Granted = tuple[
     str, str, str, bool, str
-]  # user, kind of resource, name, whether a prefix, operation
+]  # user, kind of resource, name, whether it is a prefix, operation
 
 
 class Authority:
@@ -125,13 +125,13 @@ class Secured:
             future.result()
 
     def revoke(self, given: Iterable[Granted]) -> None:
-        """Take rights away that were granted exactly so."""
+        """Remove rights that were granted in exactly this form."""
         filters = [_filter(*one) for one in given]
         for future in self.admin.delete_acls(filters).values():
             future.result()
 
     def toml(self, user: str) -> str:
-        """The ``[kafka]`` table of a user who signs in by SCRAM; the password's file is made."""
+        """The ``[kafka]`` table of a user who signs in by SCRAM; writes the password's file."""
         return (
             f'[kafka]\nbootstrap = "{self.bootstrap()}"\nsecurity_protocol = "SASL_SSL"\n'
             f'sasl_mechanism = "SCRAM-SHA-512"\nsasl_username = "{user}"\n'
@@ -173,7 +173,7 @@ def _pattern(user: str, kind: str, name: str, prefixed: bool, operation: str) ->
 
 @contextmanager
 def secured(folder: Path) -> Iterator[Secured]:
-    """A secured broker with its data in a folder of its own, stopped at the end.
+    """A secured broker with its data in its own folder, stopped at the end.
 
     Args:
         folder: folder for certificates and passwords.
@@ -188,7 +188,7 @@ def secured(folder: Path) -> Iterator[Secured]:
 def _settings(
     ports: Mapping[str, int], authority: Authority, cert: Path, key: Path
 ) -> dict[str, str]:
-    """Settings of the broker: who may sign in how on which listener, and who grants rights."""
+    """The broker's settings: who may sign in on which listener and how, and who grants rights."""
     names = {"PLAINTEXT": "plain", "CONTROLLER": "controller", "SASL": "sasl", "MUTUAL": "mutual"}
     at = {name: f"{name}://{HOST}:{ports[place]}" for name, place in names.items()}
     protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", "SASL": "SASL_SSL"}
@@ -213,7 +213,7 @@ def _settings(
         f"{sasl}sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN,OAUTHBEARER",
         f"{sasl}scram-sha-512.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule required;",
         f"{sasl}plain.sasl.jaas.config": f'{plain}user_plain="{PASSWORD}";',
-        # A token that nobody has signed: what signs tokens is not ours to test.
+        # An unsigned token: these tests are not about signatures of tokens.
         f"{sasl}oauthbearer.sasl.jaas.config": f'{unsigned}="broker";',
         f"{sasl}oauthbearer.sasl.server.callback.handler.class": (
             f"{handlers}.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -225,5 +225,5 @@ def _settings(
 
 
 def _line(path: Path) -> str:
-    """A PEM file on one line of a Java properties file."""
+    """A PEM file as one line of a Java properties file."""
     return path.read_text().strip().replace("\n", " ")

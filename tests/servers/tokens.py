@@ -1,4 +1,4 @@
-"""An identity provider on this machine: tokens for clients that know their secret."""
+"""An identity provider on this machine: it gives tokens to clients that know their secret."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Issuer:
         return 200, {}, json.dumps(made).encode()
 
     def token(self, name: str) -> str:
-        """A token that nobody has signed, as the test's broker takes it."""
+        """An unsigned token, which the test's broker accepts."""
         now = time.time()
         claims = {"sub": name, "iat": now, "exp": now + self.lasts, "jti": len(self.asked)}
         return f"{_coded({'alg': 'none'})}.{_coded(claims)}."
@@ -72,7 +72,7 @@ def issuing(secrets: dict[str, str]) -> Iterator[Issuer]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,8 +1,8 @@
-"""A proxy before a broker that holds requests back, loses their answers, or sends them once more.
+"""A proxy in front of a broker that delays requests, loses their answers, or repeats them.
 
-It reads Kafka's framing and the headers of requests, and leaves everything else as it is. A request
-that is held is not lost: the client sees its connection end, and the broker gets the request later,
-as from a buffer of the network or of the broker itself.
+It reads Kafka's framing and the headers of requests, and changes nothing else. A delayed request is
+not lost: the client sees its connection end, and the broker gets the request later, as from a
+buffer in the network or in the broker itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 
 class Torn(NamedTuple):
-    """What happens to a request.
+    """What is done to a request.
 
     Attributes:
         kind: ``hold``: the connection ends at once, and the request arrives later; ``lose``: it is
@@ -58,7 +58,7 @@ Choice = Callable[[Asked], Torn | None]
 
 @dataclass
 class Proxy:
-    """The proxy, which runs on a thread of its own.
+    """The proxy, which runs in its own thread.
 
     Attributes:
         port: port for clients.
@@ -94,7 +94,7 @@ class Proxy:
 
     @property
     def count(self) -> int:
-        """How many requests something happened to."""
+        """The number of requests that were torn."""
         return sum(self.torn.values())
 
     async def _serve(self, ready: threading.Event, ends: list[Callable[[], object]]) -> None:
@@ -108,7 +108,7 @@ class Proxy:
             for task in others:
                 task.cancel()
             await asyncio.wait(others)
-        await asyncio.sleep(0.05)  # what was closed is let go of
+        await asyncio.sleep(0.05)  # closed connections are released
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, EOFError, asyncio.CancelledError):
@@ -127,7 +127,7 @@ class Proxy:
                     await forth.drain()
             if not lost:
                 writer.transport.abort()
-            # Where the client has gone, the broker still reads what was sent to it before.
+            # If the client has gone, the broker still reads what was sent before.
             forth.close()
             await answers
         finally:
@@ -135,7 +135,7 @@ class Proxy:
             forth.transport.abort()
 
     def _ask(self, frame: bytes, forth: asyncio.StreamWriter, lost: set[bytes]) -> bool:
-        """Treat a request; False: the connection ends."""
+        """Treat a request; False ends the connection."""
         asked = _read(frame)
         torn = None if asked is None else self.choose(asked)
         if torn is None or asked is None:
@@ -165,7 +165,7 @@ class Proxy:
         writer.transport.abort()
 
     async def _deliver(self, frame: bytes, seconds: float) -> None:
-        """Send a request on a connection of its own, and let its answer go."""
+        """Send a request on its own connection, and drop its answer."""
         await asyncio.sleep(seconds)
         with contextlib.suppress(OSError, EOFError, TimeoutError):
             reader, writer = await asyncio.open_connection(HOST, self.upstream)
@@ -197,7 +197,7 @@ def _read(frame: bytes) -> Asked | None:
 def proxied(
     overrides: Mapping[str, str] | None = None, version: int = 2
 ) -> Iterator[tuple[Broker, Proxy]]:
-    """A broker of its own, and the proxy that its clients of another listener come through.
+    """A broker, and a proxy that serves clients on another listener.
 
     Args:
         overrides: settings of the broker, beside its listeners.
