@@ -24,7 +24,7 @@ from hushstream.mechanisms.pak.mechanism import Pak
 
 @pytest.fixture(autouse=True)
 def _anew() -> Iterator[None]:
-    """What is installed is read once per process: not here."""
+    """Read the installed mechanisms anew in each test, not once per process."""
     catalogue.entries.cache_clear()
     yield
     catalogue.entries.cache_clear()

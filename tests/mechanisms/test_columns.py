@@ -30,7 +30,7 @@ ROWS = st.lists(ROW, max_size=12) | st.lists(FEW_LANES, max_size=12)
 
 
 def part(rows: list[tuple[bytes, int, int, int]]) -> Part:
-    """Rows of (key, lane, two sums); the total is their number."""
+    """A part with rows of (key, lane, two sums); its total is the number of rows."""
     sums = np.array([row[2:] for row in rows], np.int64).reshape(-1, 2)
     lane = np.array([row[1] for row in rows], np.uint8)
     return Part(Keys.of([row[0] for row in rows]), lane, sums, np.array([len(rows)]))

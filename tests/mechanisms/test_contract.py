@@ -119,7 +119,7 @@ def test_replay_and_resume_are_bit_identical(case: Case) -> None:
     half = case.mechanism.traits.horizon // 2
     first = memory(case)
     begun = [release for _, release in zip(range(half), run(first, trace), strict=False)]
-    first = copy.deepcopy(first)  # a restart: nothing but the state survives
+    first = copy.deepcopy(first)  # a restart: only the state survives
     first.t = len(begun)
     same(whole, begun + list(run(first, trace)))
 
@@ -161,13 +161,13 @@ def test_other_labels_give_other_noise(case: Case) -> None:
 
 
 def micro_batches(case: Case, trace: Trace, shards: int) -> list[Part]:
-    """Merged parts per micro-batch, with the statuses of a fixed run fed back."""
+    """Merged parts of each micro-batch, without any release between them."""
     made = memory(case, bound_shards=shards)
     empty = case.mechanism.traits.part()
     out = []
     for t in range(1, case.mechanism.traits.horizon + 1):
         out.append(merge([empty, *made.absorb(trace.where(np.flatnonzero(trace.trigger == t)))]))
-        made.t = t  # no release: neighbours are compared under equal past outputs
+        made.t = t  # no release, so that neighbours have equal past outputs
     return out
 
 

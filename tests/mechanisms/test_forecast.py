@@ -1,4 +1,4 @@
-"""The best of some candidates is found, and the given one is never lost.
+"""The choice among candidates: finds the best one and never loses the given one.
 
 Covers: mechanisms/histogram/planning/planner.py, mechanisms/noise/trial.py
 """
@@ -53,7 +53,7 @@ def question(shape: Shape, given: HistogramParameters, setting: Setting = SETTIN
 
 @dataclass
 class Guesses:
-    """Candidates 0…n-1, of which the last is best; luck favours the first with fewer keys."""
+    """Candidates 0…n-1; the last is best, but with few noise keys luck favours the first."""
 
     count: int
     score: str = "a number"
@@ -78,9 +78,9 @@ class Guesses:
 
 @dataclass
 class Twins(Guesses):
-    """Each mechanism under two names, and the best one is only found with more noise keys.
+    """Each mechanism under two names; only more noise keys show the best one.
 
-    The second name has nearly the figures of the first, as a setting of next to no effect makes it.
+    The second name has nearly the first one's figures, as for a setting with almost no effect.
     """
 
     def forecast(self, question: Question, parameters: Any, plays: range) -> Forecast:
@@ -108,7 +108,7 @@ def test_ever_fewer_candidates_are_run_with_ever_more_noise_keys_for_the_same_wo
     found = choose(guesses, asked, work, lambda: ticks.append(1)).found
     assert [one.parameters for one in found[:2]] == [19, 18]
     later = [(plays, who) for who, plays in guesses.asked[20:]]
-    # Of 288 runs the first round takes 60; then a third of the rest, a half, and all of it.
+    # Of 288 runs the first round takes 60; later rounds a third, a half and all of the rest.
     keys = [3 + 9, 12 + 19, MORE]
     assert [plays for plays, _ in later] == [
         k for k, n in zip(keys, ROUNDS, strict=True) for _ in range(n)
@@ -125,14 +125,14 @@ def test_the_work_of_windows_and_triggers_counts_besides_records() -> None:
     run, step = USUAL.run, USUAL.step
     assert cost_of(guesses, asked) == 100 + run and cost_of(guesses, twice) == 100 + 2 * run
     often = twice._replace(setting=replace(SETTING, horizon=STEPS + 100))
-    assert cost_of(guesses, often) == cost_of(guesses, twice)  # it runs the last trigger alone
+    assert cost_of(guesses, often) == cost_of(guesses, twice)  # only the last trigger is run
     guesses.effort = USUAL
     assert cost_of(guesses, often) == 100 + 2 * (run + 100 * step)
     assert window_cost(guesses, often) == run + 100 * step
 
 
 def test_every_family_has_a_planner_for_proposals_and_forecasts() -> None:
-    planned = [one for one in BUILT_IN if one.name != "activity"]  # it has nothing to choose
+    planned = [one for one in BUILT_IN if one.name != "activity"]  # activity has nothing to choose
     assert all(isinstance(one.planner, Planner) for one in planned)
 
 
@@ -163,7 +163,7 @@ def test_a_large_sample_is_tried_with_the_first_candidates_alone() -> None:
 
 @dataclass
 class Spread(Guesses):
-    """Errors under each noise key are known, and move together for all candidates."""
+    """Known errors under each noise key, which move together for all candidates."""
 
     gap: float = 0.1
 
@@ -194,7 +194,7 @@ def test_where_work_is_short_a_part_of_the_windows_tells_which_candidates_are_ru
     ticks: list[int] = []
     found, left_out = choose(guesses, often, work, lambda: ticks.append(1))
     assert {one.parameters for one in found} >= {0, 49} and left_out > 20
-    assert 49 + len(found) <= len(ticks) <= runs(guesses, often, work)  # each is screened but one
+    assert 49 + len(found) <= len(ticks) <= runs(guesses, often, work)  # all but one are screened
     assert found[0].parameters == 49
 
 
@@ -213,7 +213,7 @@ def test_what_the_bound_cuts_off_is_forecast() -> None:
     given = HistogramParameters(budget=1, delay=0)
     asked = question(Shape(500, 5_000, 4), given)
     cut = HISTOGRAM.forecast(asked, given, range(1)).cut
-    assert cut is not None and abs(cut - 0.9) < 0.01  # one record a user of ten
+    assert cut is not None and abs(cut - 0.9) < 0.01  # one of ten records per user is counted
 
 
 def test_the_choice_is_better_than_a_bad_setting_and_lists_it() -> None:
@@ -235,7 +235,7 @@ def test_a_range_holds_one_more_error_of_any_law_with_its_chance(runs: int) -> N
 
 @dataclass
 class Scattered(Guesses):
-    """Errors by the noise key, and by the number of records of the epochs."""
+    """Errors that depend on the noise key and on the number of records in the epochs."""
 
     keys: list[int] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Keys of records and of mechanisms: names, texts, places; each text comes back as its key.
+"""Keys of records and of mechanisms: names, texts, places; each text reads back as its key.
 
 Covers: mechanisms/slots/stream.py, mechanisms/spatial/stream.py
 """

@@ -1,4 +1,4 @@
-"""Releases where exact sums reach 2^63: those of unbounded integers, cut after their noise."""
+"""Releases near 2^63: equal to those of unbounded integers, cut after the noise is added."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def keyed() -> KeyedNoise:
 
 
 def part(slot: int, bucket: int, records: int, value: int) -> Part:
-    """So many records of one value in a slot, or as many as ten parts hold."""
+    """``records`` records of one value in a slot, or as many as ten parts hold."""
     parts = []
     while records or not parts:
         some = min(records, (1 << 62) // max(value, 1))
@@ -52,9 +52,9 @@ def part(slot: int, bucket: int, records: int, value: int) -> Part:
 
 @given(st.lists(FLOODS, min_size=1, max_size=5), st.sampled_from([1, 7, TOP - 1, TOP]))
 def test_a_slot_holds_any_number_of_records(floods, theta) -> None:
-    """Those that come early wait, those that come late join; a record more moves it by at most θ.
+    """Early and late records all count; one more record moves the sum by at most θ.
 
-    2^32 + 3 records of the largest value once stopped a release for good.
+    2^32 + 3 records of the largest value once stopped a release permanently.
     """
 
     def released(counts: list[int]) -> int:
@@ -77,7 +77,7 @@ def test_a_slot_holds_any_number_of_records(floods, theta) -> None:
 
 
 def stream(mechanism: Any, floods: list[int], value: int) -> Iterator[Releases]:
-    """Releases of a window: many records of the largest value in each slot."""
+    """Releases of a window with ``floods[t]`` records of one value in slot t."""
     rows = RowTable(mechanism.traits)
     bucket = len(mechanism.slots.thresholds) - 1
     for t in range(1, mechanism.traits.horizon + 1):
@@ -105,7 +105,7 @@ def test_prefix_sums_are_those_of_unbounded_integers(floods, counter) -> None:
 @settings(max_examples=20)
 @given(MANY, st.sampled_from(["recent", "mean"]), st.booleans())
 def test_what_lies_beyond_63_bits_is_all_alike(floods, smoother, publish) -> None:
-    """Cut sums and exact ones release the same: however far a slot is beyond, nothing shows it."""
+    """Cut and exact sums release the same, so nothing shows how far a slot is beyond the limit."""
     made = tops(TopsParameters(smoother=smoother, publish_warmup=publish, skip=0), SETTING)
     floods = [1 << 34, *floods]
 
@@ -128,7 +128,7 @@ def test_what_lies_beyond_63_bits_is_all_alike(floods, smoother, publish) -> Non
 def test_a_released_sum_is_a_function_of_sum_and_noise_together(
     near, off, noise, moved, debias, count, selection
 ) -> None:
-    """What a unit adds and what noise takes away cannot be told apart, wherever the sum lies."""
+    """A unit's addition and noise of the same size look the same, wherever the sum is."""
     given = {"debias": debias, "adaptive_weight": 0.0} if selection == "threshold" else {}
     setting = Setting(Fraction(3), Fraction(1, 10**6), 3, columns=(("x", -5, 1 << 30),),
                       grids=(Fraction(1),), count=count or selection == "rounds")  # fmt: skip

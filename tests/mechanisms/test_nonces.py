@@ -1,8 +1,8 @@
-"""No draw covers two contents, for every mechanism: what a rewound log may and may not share.
+"""No draw covers two contents: the draws that two continuations of a rewound log may share.
 
-A run goes to some trigger, is copied there, and goes on twice: with other records, and (as a shard
-that was opened anew does) under another nonce. Both continuations may share draws that the common
-part of the log has used, and no others.
+A run is copied at some trigger and continues twice, the second time with other records and, as a
+shard does when it reopens, under another nonce. The continuations may share only draws that the
+common part of the log has used. All mechanisms are checked.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ANOTHER = b"another nonce..."
 
 
 class Noting(KeyedNoise):
-    """Noise that notes which labels it draws and the trigger that each is said to cover first."""
+    """Keyed noise that records each label that it draws, and the first trigger stated for it."""
 
     def __init__(self, nonces: Nonces, window: str = "w") -> None:
         super().__init__(
@@ -67,7 +67,7 @@ class Noting(KeyedNoise):
                 drawn.setdefault((labels[nonce], one, place), set()).add(trigger)
         return super()._drawn(what, key, index, first, draw)
 
-    # By identity: what is cached for one note-taker must not hide draws from another.
+    # By identity, because a draw cached for one instance would be hidden from another.
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
@@ -89,16 +89,16 @@ Course = tuple[Noting, list[Releases]]
 
 
 def forked(case: Case, at: int, *others: Nonces) -> list[Course]:
-    """Continuations of a run that was copied after trigger ``at``: its own, and those of others.
+    """Continuations of a run that was copied after trigger ``at``.
 
-    The first goes on with its own nonce and records, each other one under its nonces with records
-    that are the same for all of them.
+    The first keeps its own nonce and records. Each other one has its own nonces; they share other
+    records.
     """
     first = begun(case, Noting(STEADY))
     upto(first, trace_of(case, 1), at)
     out = list[Course]()
     for number, held in enumerate((STEADY, *others)):
-        memory = copy.deepcopy(first, {id(first.noise): first.noise})  # it gets another one
+        memory = copy.deepcopy(first, {id(first.noise): first.noise})  # its noise is replaced
         memory.t, memory.renewals = at, _begins(held)
         memory.noise = noise = Noting(held)
         trace = trace_of(case, 2 if number else 1)
@@ -111,7 +111,7 @@ def _begins(nonces: Nonces) -> tuple[int, ...]:
 
 
 def shared_beyond(one: Noting, other: Noting, at: int) -> list[Any]:
-    """Draws of both whose content is said to be complete only after the copy was made."""
+    """Draws in both runs with a stated first trigger after the copy."""
     mine, theirs = one.drawn, other.drawn  # type: ignore[attr-defined]
     return [label for label in mine.keys() & theirs.keys() if max(mine[label] | theirs[label]) > at]
 
@@ -124,13 +124,13 @@ def test_two_continuations_share_no_draw_of_what_came_later(case: Case) -> None:
         ours, theirs, steady = forked(case, at, (*STEADY, (at + 1, ANOTHER)), STEADY)
         assert not shared_beyond(ours[0], theirs[0], at)
         blind = blind and not shared_beyond(ours[0], steady[0], at)
-    assert not blind, "without nonces nothing would be found"
+    assert not blind, "the check would not notice missing nonces"
 
 
 @pytest.mark.spread(3)
 @longer
 def test_the_difference_of_two_continuations_is_not_exact(case: Case) -> None:
-    """What the attack computes, by values alone: with one noise it would be the true difference."""
+    """The attack subtracts released values; under one noise it would get the exact difference."""
     at = case.mechanism.traits.horizon // 2
     quiet = begun(case, ZeroNoise())
     upto(quiet, trace_of(case, 1), at)
@@ -151,7 +151,7 @@ def test_the_difference_of_two_continuations_is_not_exact(case: Case) -> None:
 
 @each
 def test_a_label_says_one_trigger_however_often_it_is_used(case: Case) -> None:
-    """Were a draw under one label first used at two triggers, a nonce would come in between."""
+    """With two first triggers for one label, a new nonce could come between them."""
     renewals = tuple(range(2, case.mechanism.traits.horizon + 1, 2))
     for nonces in (STEADY, (*STEADY, *((t, bytes([t]) * 16) for t in renewals))):
         noise = Noting(nonces)
@@ -162,7 +162,7 @@ def test_a_label_says_one_trigger_however_often_it_is_used(case: Case) -> None:
 @each
 @pytest.mark.parametrize("every", [1, 2])
 def test_without_noise_renewals_change_nothing(case: Case, every: int) -> None:
-    """Chains stand on released totals: whoever adds them up must get the exact answer."""
+    """Chains start from released totals, so without noise they add up to the exact answer."""
     renewals = tuple(range(2, case.mechanism.traits.horizon + 1, every))
     trace = trace_of(case, 4)
     made = begun(case, ZeroNoise(), renewals)
@@ -190,7 +190,7 @@ def test_renewal_makes_no_difference_to_how_the_work_is_cut(case: Case) -> None:
 @pytest.mark.parametrize("case", [c for c in CASES if c.mechanism.traits.load == "due" and c.noisy],
                          ids=lambda c: c.name)  # fmt: skip
 def test_predictions_are_made_anew_at_a_renewal(case: Case) -> None:
-    """Keys appear when they would if every row were looked at, at every trigger."""
+    """Keys appear at the same triggers as if every row were read at every trigger."""
     for begins in ((3,), (2, 4), tuple(range(2, case.mechanism.traits.horizon + 1))):
         nonces = (*STEADY, *((t, bytes([t]) * 16) for t in begins))
         trace, out = trace_of(case, 6), []
@@ -209,7 +209,7 @@ def test_predictions_are_made_anew_at_a_renewal(case: Case) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("horizon", [1, 2, 7, 24])
 def test_a_coordinate_is_complete_where_it_is_used_first(name: str, horizon: int) -> None:
-    """(Cx)_i holds nothing that comes after the first release that uses z_i."""
+    """(Cx)_i contains no record after the first release that uses z_i."""
     factor = factorization(name, horizon)
     first = Process("p", name, horizon, Fraction(1)).first
     assert len(first) == factor.noises
@@ -222,9 +222,9 @@ def test_a_coordinate_is_complete_where_it_is_used_first(name: str, horizon: int
 
 
 def accepted(drawn: np.ndarray, variance: float, spread: int = 5) -> None:
-    """By the mean square of independent draws: σ is accepted, two thirds and 1.5 σ are not.
+    """Test the mean square of independent draws: accept σ, reject ⅔σ and 1.5σ.
 
-    ``spread`` is the variance of a square of the draws' law: 5 for Laplace, 2 for Gaussian ones.
+    ``spread`` is the variance of a squared standardised draw: 5 for Laplace, 2 for Gaussian noise.
     """
     ratio = float(np.mean(np.square(drawn))) / variance
     width = 4 * (spread / drawn.size) ** 0.5
@@ -261,11 +261,11 @@ def test_spatial_chains_have_the_variance_that_is_stated(counter: str, every: in
         stated = made.variance(cell["steps"]) + cell["carried"]
         assert len(set(stated.tolist())) == 1
         accepted(cell["out"].astype(float), float(stated[0]))
-    assert stated[0] > 1.2 * made.variance(np.array([11], np.int32))[0]  # what chains cost
+    assert stated[0] > 1.2 * made.variance(np.array([11], np.int32))[0]  # the cost of chains
 
 
 def largest(mechanism: Any) -> Any:
-    """The same stream with one threshold alone, so that its noise has one variance."""
+    """The stream with only one threshold, so that its noise has one variance."""
     slots, again = replace(mechanism.slots, thresholds=(mechanism.slots.top,)), mechanism.relearning
     if isinstance(mechanism, Pak):
         if again:
@@ -287,7 +287,7 @@ STREAMS = ["pak-hierarchy", "pak-views", "tops-blocks", *SLOW]
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_of_values_have_the_variance_that_is_stated(name: str) -> None:
-    """Windows without records: all that is released beside public predictions is noise."""
+    """In windows without records, released values less public predictions are noise."""
     (case,) = (c for c in CASES if c.name == name)
     made, horizon = largest(case.mechanism), case.mechanism.traits.horizon
     drawn, stated = list[I64](), list[list[float]]()

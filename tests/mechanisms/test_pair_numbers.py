@@ -1,4 +1,4 @@
-"""Numbers as keys and pairs: in their order, read back, and taken apart as pairs are."""
+"""Numbers as keys and pairs: kept in order, read back, and split as pairs are."""
 
 from __future__ import annotations
 

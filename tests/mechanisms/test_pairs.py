@@ -1,4 +1,4 @@
-"""Pairs of key and value: taken apart as JSON reads them, named without ambiguity, counted once.
+"""Pairs of key and value: split as JSON reads them, named without ambiguity, counted once.
 
 Covers: mechanisms/pair_scan.py
 """
@@ -34,14 +34,14 @@ def test_the_last_element_is_cut_off_and_the_rest_stays(lists: list[tuple[object
     assert len(set(parts.keys)) == len(parts.keys)
     names = parts.names.tolist()
     assert [name[:-TAIL] for name in names] == bare
-    assert len(set(names)) == len(texts)  # the hash tells all of these apart
+    assert len(set(names)) == len(texts)  # the hash distinguishes all of these
     last = [json.dumps(json.loads(text)[-1], ensure_ascii=False) for text in texts]
     alike = {(name[-TAIL:], value) for name, value in zip(names, last, strict=True)}
-    assert len(alike) == len(set(last))  # it is one of the value alone
+    assert len(alike) == len(set(last))  # the hash depends on the value alone
 
 
 def test_the_hash_never_changes() -> None:
-    """Rows of pairs outlive a version."""
+    """Stored rows of pairs are read by later versions."""
     names = split(Keys.of([b'["a","b"]', b'["a",1]'])).names.tolist()
     assert [name.hex() for name in names] == HASHES
 
@@ -73,7 +73,7 @@ def test_the_value_of_a_total_stands_alone() -> None:
     assert first == third != second
     assert {name[:2] for name in (first, second)} == {b"[]"}
     keyed = split(Keys.of([b'["k","a,b"]'])).names.tolist()[0]
-    assert keyed[-8:] == first[-8:]  # the hash is of the value
+    assert keyed[-8:] == first[-8:]  # the hash depends on the value alone
 
 
 def test_a_name_that_is_too_short_is_refused() -> None:

@@ -40,7 +40,7 @@ VALUES = ("pak", "tops", "topl")
 
 
 def workload() -> Workload:
-    """Values of a steep law, and points of which most lie in one corner."""
+    """Values of an exponential distribution, and points that are mostly in one corner."""
     share = (np.arange(N) * 0.618033988749895) % 1
     value = np.minimum(np.floor(-20 * np.log(1 - share * 0.999)), TOP)
     time = np.arange(N) * TRIGGERS // N
@@ -71,7 +71,7 @@ def test_more_epsilon_is_more_exact_and_the_choice_no_worse_than_what_was_given(
     for epsilon in (0.3, 12.0):
         question = asked(kind, epsilon, **QUICK.get(kind, {}))
         found = choose(planner, question, 1).found
-        # With so little work every candidate is run once, with the first noise key.
+        # With a work limit of 1 every candidate is run once, with the first noise key.
         given = planner.forecast(question, question.parameters, range(1)).score
         assert found[0].score <= given * 1.001
         scores.append(found[0].score)

@@ -1,7 +1,7 @@
-"""Whatever `build` accepts can release at every trigger; what it cannot release it refuses by name.
+"""Every mechanism that `build` accepts releases at every trigger; others are refused by name.
 
 The configurations are random and extreme: budgets over fifteen orders of magnitude, clip intervals
-up to 2^45 grid steps, records at the clip ends. Nothing but `ParameterError` may come of any.
+up to 2^45 grid steps, records at the clip ends. None may fail except with `ParameterError`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PUBLIC = (b"a", b"b", b"c")
 
 @dataclass(eq=False)
 class Loud:
-    """Draws twice as large as those of the law, or their negatives; remembers what was asked."""
+    """Noise of twice the law's size, or its negative; records the largest parameter asked for."""
 
     sign: int = 1
     asked: dict[str, Fraction] = field(default_factory=dict)
@@ -131,7 +131,7 @@ def releases(mechanism: Mechanism, setting: Setting, noise: Any) -> list[I64]:
 
 
 def built(kind: str, parameters: Any, setting: Setting) -> Mechanism | None:
-    """The mechanism, or None where `build` refuses the configuration; nothing else may happen."""
+    """The mechanism, or None if `build` refuses the configuration; no other error may occur."""
     try:
         return catalogue.build(kind, parameters, setting)
     except ParameterError as error:
@@ -140,7 +140,7 @@ def built(kind: str, parameters: Any, setting: Setting) -> Mechanism | None:
 
 
 def prove(kind: str, parameters: Any, setting: Setting) -> None:
-    """Release at every trigger, with real draws and with loud ones; draws are as stated."""
+    """Release at every trigger, with real and loud draws; draws must stay within the stated."""
     mechanism = built(kind, parameters, setting)
     if mechanism is None:
         return
@@ -149,7 +149,7 @@ def prove(kind: str, parameters: Any, setting: Setting) -> None:
     assert loud.asked.get("gauss", 0) <= most(mechanism, "gauss")
     assert loud.asked.get("laplace", 0) <= most(mechanism, "laplace")
     releases(mechanism, setting, KEYED)
-    if setting.keys is not None:  # affine in the noise: an overflow would break the symmetry
+    if setting.keys is not None:  # affine in the noise, so an overflow would break the symmetry
         down, middle = (releases(mechanism, setting, one) for one in (Loud(-1), zero))
         for a, b, c in zip(up, down, middle, strict=True):
             assert (a != c).any() or not mechanism.draws()
@@ -157,7 +157,7 @@ def prove(kind: str, parameters: Any, setting: Setting) -> None:
 
 
 def span(setting: Setting) -> int:
-    """What a count that is rounded otherwise moves a sum by."""
+    """Largest change of a sum if a count is rounded differently by one."""
     return max((max(abs(low), abs(high)) for _, low, high in setting.columns), default=0)
 
 
@@ -317,7 +317,7 @@ STREAMS = [("pak", MATRIX), ("tops", TopsParameters())]
 def test_a_stream_whose_expected_sums_do_not_fit_is_refused(
     kind: str, parameters: Any, setting: Setting
 ) -> None:
-    """More records than that are cut at 2^62; what was expected never is."""
+    """Sums are cut at 2^62 only if more records come than expected."""
     catalogue.build(kind, replace(parameters, expected=1), STREAM)
     with pytest.raises(ParameterError, match=r"grid steps: the sum of .* coarser grid"):
         catalogue.build(kind, parameters, setting)
@@ -325,7 +325,7 @@ def test_a_stream_whose_expected_sums_do_not_fit_is_refused(
 
 @pytest.mark.parametrize("kind, parameters", STREAMS)
 def test_sums_beyond_63_bits_stop_there_and_never_turn(kind: str, parameters: Any) -> None:
-    """Had they turned negative, one record more would show."""
+    """If a sum turned negative, one more record would show."""
     setting = replace(STREAM, columns=(("v", 0, 100),))
     mechanism = catalogue.build(kind, parameters, setting)
     memory, trace = Memory(mechanism, zero), encoded(mechanism, setting)

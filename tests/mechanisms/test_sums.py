@@ -1,4 +1,4 @@
-"""Sums near 2^63: never wrapped, the same in any order, moved by a record no further than it is."""
+"""Sums near 2^63: never wrapped, the same in any order, moved by a record at most by its value."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_parts_are_merged_in_any_order(tables, random) -> None:
 
 
 def test_a_minimum_of_int64_is_no_exception() -> None:
-    """Its magnitude is no int64; it is cut as every other."""
+    """The magnitude of the least int64 is no int64; the value is cut like any other."""
     least = np.array([-LARGEST, -1])
     assert totals(np.zeros(2, np.intp), least, 1).tolist() == [-LARGEST]
     assert plus(least[:1], least[1:]).tolist() == [-LARGEST]

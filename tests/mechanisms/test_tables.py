@@ -1,4 +1,4 @@
-"""Tables of a shard in memory: what was stored is loaded, in canonical order, whatever the keys."""
+"""Tables of a shard in memory: they load what was stored, in canonical order, for any keys."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_units_survive_any_order_of_loads_and_compactions() -> None:
             every = np.array(sorted(plain), np.int64)
             assert told(numbered.load(every)) == [plain[one] for one in every.tolist()]
             assert told(any_ids.load(10**9 - every[::-1]))[::-1] == told(numbered.load(every))
-    assert len(numbered._pair) < 20_000  # it was compacted, and often
+    assert len(numbered._pair) < 20_000  # it was compacted often
 
 
 def flipped(units: Units) -> Units:
@@ -61,7 +61,7 @@ def flipped(units: Units) -> Units:
 
 
 def told(units: Units) -> list[tuple[Any, ...]]:
-    """Each unit by itself."""
+    """Each unit's state separately."""
     return [
         (left, units.pair[a:b].tolist(), units.used[a:b].tolist())
         for left, a, b in zip(units.left, units.start[:-1], units.start[1:], strict=True)

@@ -1,4 +1,4 @@
-"""Exact answers of a window: those of cells and slots are counted here by hand."""
+"""Exact answers of a window, against cells and slots counted by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .test_contract import CASES
 
 
 def mechanism(name: str) -> Any:
-    """The first case of a kind."""
+    """The mechanism of the first case of a kind."""
     return next(case.mechanism for case in CASES if case.name.split("-")[0] == name)
 
 

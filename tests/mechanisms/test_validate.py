@@ -1,4 +1,4 @@
-"""Checks of parameters: what passes is returned, what does not is named with its value."""
+"""Checks of parameters: valid values are returned, others refused with name and value."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_everything_else_is_refused_by_name_and_value(check: str, value: object)
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of which one is younger than the others."""
+    """Settings, one of which was added later."""
 
     old: int = 1
     new: int = 2

@@ -1,4 +1,4 @@
-"""Noise that is fitted to a budget: proven, hardly more than needed, refused when it cannot be."""
+"""Calibration of noise to a budget: proven, nearly tight, refused where no noise fits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDS = [Need(Fraction(1 << 60), Fraction(3, 4)), Need(Fraction(1 << 50), Fracti
 
 
 def _delta(mu: float, epsilon: float) -> float:
-    """The curve of a Gaussian process with mean μ (Balle and Wang 2018, theorem 8)."""
+    """δ(ε) of a Gaussian process with mean μ (Balle and Wang 2018, theorem 8)."""
     high, low = norm.cdf(mu / 2 - epsilon / mu), norm.cdf(-mu / 2 - epsilon / mu)
     return float(high - 2.718281828459045**epsilon * low)
 

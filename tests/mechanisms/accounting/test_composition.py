@@ -1,4 +1,4 @@
-"""Charges of several epochs: composed, within limits, and never below what `total` proves."""
+"""Composition of several epochs' charges: limits hold, and no sum is below what `total` proves."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_pure_costs_add_up_and_limits_are_exact():
     assert Spent().plus(PURE, 5).composed() == 5
     assert room(Spent(), PURE, Fraction(30), None, 100) == 30
     tenth = charge_of(Fraction(1, 10), Fraction(0), Cost(Fraction(0), Fraction(1, 10)))
-    assert room(Spent(), tenth, Fraction(1), None, 100) == 10  # as doubles, ten are less than one
+    assert room(Spent(), tenth, Fraction(1), None, 100) == 10  # in doubles, the sum is below 1
     assert room(Spent(), tenth, Fraction(999, 1000), None, 100) == 9
     assert room(Spent(), EPOCH, None, 7 * NANO, 100) == 7
     assert room(Spent(), EPOCH, None, None, 100) == 100
@@ -90,10 +90,10 @@ def test_nothing_is_proved_below_the_failures_that_were_charged():
 
 @pytest.mark.thorough
 def test_a_limit_on_the_curve_itself_would_not_hold_where_terms_differ():
-    """Who looks before choosing the next term gains more than any plan that the curve allows.
+    """An adaptive choice of the next term gains more than any fixed plan that the curve allows.
 
     After Gaussian releases of μ₁² the rest of (ε, δ) buys a pure step of e, or Gaussian ones up to
-    μ². By the course of the loss so far, which is N(μ₁²/2, μ₁²), the better one is chosen.
+    μ². The adversary sees the loss so far, which is N(μ₁²/2, μ₁²), and then takes the better one.
     """
     epsilon, mu1, mu = 2.0, 0.55, float(gdp_mu(2, Fraction(1, 1000)))
     delta = float(gdp_delta(2, Fraction(mu)))

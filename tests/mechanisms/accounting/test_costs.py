@@ -158,7 +158,7 @@ def test_lemma_bounds_the_ratio_to_rounded_noise() -> None:
 
 
 def test_continuous_accounting_alone_would_be_wrong() -> None:
-    """On a coarse grid δ(ε, μ) of the continuous Gaussian is exceeded: the slack is needed."""
+    """On a coarse grid the true δ exceeds the continuous Gaussian's δ(ε, μ), so slack is needed."""
     s, d = 1.0, 1
     z = np.arange(-60, 61)
     loss = (d * d - 2 * z * d) / (2 * s * s)

@@ -1,4 +1,4 @@
-"""The part of its bounds that a unit may spend over a period: all that the theorem allows."""
+"""The part of its bounds that a unit may spend over a period: as much as the theorem allows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_one_step_more_would_cost_too_much(joint: Cost, limit: tuple[Fraction, F
 def test_several_pipelines_have_the_same_part_of_their_own_bounds() -> None:
     each = Spending(COSTS[0])
     one, four = (portion(together([each] * n), F(8), F(1, 10**8)) for n in (1, 4))
-    assert abs(4 * four - one) <= F(4, GRID)  # δ decides here, and is shared equally
+    assert abs(4 * four - one) <= F(4, GRID)  # δ is the tighter limit here, and is shared equally
     assert purse(each, 1200, four) == int(1200 * four)
 
 

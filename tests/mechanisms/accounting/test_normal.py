@@ -1,4 +1,4 @@
-"""A search that begins at a guess ends where one without a guess does, and asks far less.
+"""Searches that begin at a guess: the same result as without one, in far fewer evaluations.
 
 Covers: mechanisms/accounting/_conversions.py
 """

@@ -1,4 +1,4 @@
-"""Activity: rows, one release of a window, exact answers, and the way back from released rows."""
+"""Activity: rows, one release per window, exact answers, the profile read from released rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_row_names_the_upper_ends_of_its_bucket() -> None:
     steps = [1 << n for n in range(MOST.bit_length())]
     assert places == [
         {"records": r, "repeats": c} for r, c in product(steps, steps) if c <= r
-    ]  # a unit's records cannot repeat more often than there are
+    ]  # a record cannot repeat more often than the unit has records
 
 
 def test_a_window_is_released_once() -> None:

@@ -1,4 +1,4 @@
-"""Settings of activity: what is refused, and what a budget buys."""
+"""Settings of activity: refusals, and the noise that a budget buys."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MADE: Activity = find("activity").build(find("activity").parameters(MOST), SETTI
 
 
 def trace(draw: np.random.Generator) -> Trace:
-    """Half of the records are of three units."""
+    """Records of 60 units; three of them send about half."""
     n = 300
     unit = np.where(draw.random(n) < 0.5, draw.integers(0, 3, n), draw.integers(0, UNITS, n))
     sign = np.where(draw.random(n) < 0.1, -1, 1).astype(np.int8)
@@ -34,7 +34,7 @@ def trace(draw: np.random.Generator) -> Trace:
 
 
 def by_hand(events: Trace) -> Counter[tuple[int, int]]:
-    """Units by the upper ends of their buckets."""
+    """Number of units in each bucket, by the bucket's upper ends."""
     sent: dict[int, Counter[int]] = {}
     rows = zip(events.unit.tolist(), events.key.tolist(), events.sign.tolist(), strict=True)
     for unit, key, sign in rows:
@@ -59,7 +59,7 @@ def exact(events: Trace, releases: Sequence[Releases]) -> None:
 
 
 def distance(first: Sequence[Part], second: Sequence[Part]) -> float:
-    """Squared distance of the released numbers of units."""
+    """Squared L2 distance between the released numbers of units."""
     moved: Counter[bytes] = Counter()
     for parts, way in ((first, 1), (second, -1)):
         for part in parts:

@@ -46,7 +46,7 @@ def trace(columns: int, units: int = 250) -> Callable[[np.random.Generator], Tra
 
 
 def exact(mechanism: Histogram) -> Callable[[Trace, Sequence[Releases]], None]:
-    """Zero noise: what is released is the exact bounded total, from the exact first trigger."""
+    """Without noise each key is released from its exact first trigger, with its exact total."""
 
     def check(events: Trace, releases: Sequence[Releases]) -> None:
         totals = replay(mechanism, events, releases)
@@ -61,13 +61,13 @@ def exact(mechanism: Histogram) -> Callable[[Trace, Sequence[Releases]], None]:
             for key, value in zip(release.key, release.value.tolist(), strict=True):
                 if mechanism.show == "values":
                     assert value == expected(mechanism, totals[t - 1].get(key))
-        assert public, "a trace that selects nothing shows nothing"
+        assert public, "the trace selects no key, so nothing was checked"
 
     return check
 
 
 def expected(mechanism: Histogram, lanes: list[int] | None) -> list[int]:
-    """Outputs of one key: lane-0 count is first, then totals of count and centred columns."""
+    """Outputs of one key from its lanes: lane-0 count, total count, then centred columns."""
     count, *sums = (lanes or [0] * (2 + mechanism.traits.columns))[1:]
     moved = [s + c.middle * count for s, c in zip(sums, mechanism.summed, strict=True)]
     return ([count] if mechanism.count else []) + moved
@@ -110,7 +110,7 @@ def replay(
 
 
 def distance(mechanism: Histogram) -> Callable[[Sequence[Part], Sequence[Part]], float]:
-    """Σ over keys and lanes of weight·(Σ_t |count moved|)²: what the contribution bound limits."""
+    """Σ over keys and lanes of weight·(Σ_t |change|)², which the contribution bound limits."""
     weights = np.array(mechanism.bound.weights) / mechanism.bound.weights[0]
     halves = [max(c.high - c.middle, c.middle - c.low) for c in mechanism.summed]
     scale = np.array([1, *halves], float)
@@ -131,7 +131,7 @@ def distance(mechanism: Histogram) -> Callable[[Sequence[Part], Sequence[Part]],
 
 
 def exact_rounds(mechanism: Rounds) -> Callable[[Trace, Sequence[Releases]], None]:
-    """Zero noise: rounds of distinct units, record by record."""
+    """Without noise, rounds of distinct units equal those counted record by record."""
 
     def check(events: Trace, releases: Sequence[Releases]) -> None:
         left: dict[int, int] = defaultdict(lambda: mechanism.bound.left)
@@ -171,7 +171,7 @@ def exact_rounds(mechanism: Rounds) -> Callable[[Trace, Sequence[Releases]], Non
 
 
 def distance_rounds(mechanism: Rounds) -> Callable[[Sequence[Part], Sequence[Part]], float]:
-    """Share of the declared squared sensitivities: of distinct units, and of values."""
+    """Largest share that is used of two declared sensitivities: distinct units, and values."""
     records = mechanism.bound.left
 
     def between(first: Sequence[Part], second: Sequence[Part]) -> float:

@@ -96,7 +96,7 @@ def exact(mechanism: Pak, trace: Trace, releases: Sequence[Releases]) -> None:
 
 
 def views(running: Running, prefix: np.ndarray, rows: list[list[int]], steps: int) -> None:
-    """Sliding sums and averages exactly; decayed sums to their rounding."""
+    """Sliding sums and averages are exact; decayed sums are within their rounding."""
     sums = np.diff(prefix)
     for end, row in enumerate(rows, 1):
         last = sums[max(0, end - running.width) : end] if running.width else []

@@ -53,7 +53,7 @@ def trace_in(domain: Domain, events: int = 400, units: int = 60):
 
 
 def case(name: str, mechanism: PHDStream) -> Case:
-    """A case whose zero-noise run must follow the definition of lazy extension to the letter."""
+    """A case whose run without noise must equal the definition of lazy extension."""
 
     def exact(trace: Trace, releases: Sequence[Releases]) -> None:
         events = scheduled(mechanism, accepted(mechanism, trace))
@@ -84,7 +84,7 @@ def case(name: str, mechanism: PHDStream) -> Case:
 
 
 def debiased(name: str, mechanism: Any, cap: int) -> Case:
-    """A case whose total is all insertions, up to a cap of each unit."""
+    """A case whose total counts all insertions, up to a cap for each unit."""
 
     def exact(trace: Trace, releases: Sequence[Releases]) -> None:
         for t, release in enumerate(releases, 1):

@@ -26,7 +26,7 @@ WIDE = 4096
 
 
 def injective(depth: int, width: int) -> int:
-    """The first seed whose hash functions keep all nodes of every level apart."""
+    """The first seed whose hash functions have no collision at any level."""
     levels = [np.arange(1 << d, 2 << d, dtype=np.uint64) for d in range(depth + 1)]
 
     def apart(seed: int) -> bool:
@@ -45,7 +45,7 @@ def made(domain: Domain, horizon: int, **given: object) -> PrivHP:
 
 
 def case(name: str, mechanism: PrivHP, exact_leaves: bool = False) -> Case:
-    """A case; ``exact_leaves`` where no two nodes share a sum, so that zero noise is exact."""
+    """A case; set ``exact_leaves`` if no nodes collide, so that leaves are exact without noise."""
     domain, horizon, bound = mechanism.domain, mechanism.horizon, mechanism.counter.bound
 
     def trace(rng: np.random.Generator) -> Trace:
@@ -75,7 +75,7 @@ def case(name: str, mechanism: PrivHP, exact_leaves: bool = False) -> Case:
         size = Fraction(0)
         for level in bit_level(codes).tolist():
             size += Fraction(1, 1 << level)
-        assert size == 1, "leaves partition the domain"
+        assert size == 1, "leaves do not partition the domain"
         assert int(counts.min()) >= 0
         top = mechanism.shape.exact
         above = np.maximum(bit_level(codes) - top, 0).astype(np.uint64)

@@ -45,7 +45,7 @@ def trace(deletions: float = 0.0) -> Callable[[np.random.Generator], Trace]:
 
 
 def counted(mechanism: Quantiles, events: Trace, t: int) -> dict[bytes, list[int]]:
-    """Bands of accepted records up to trigger t, one record after the other, in plain integers."""
+    """Accepted records per key and band up to trigger t, counted one by one in plain integers."""
     left: dict[int, int] = defaultdict(lambda: mechanism.bound.left)
     used: dict[tuple[int, int], int] = defaultdict(int)
     out: dict[bytes, list[int]] = defaultdict(lambda: [0] * mechanism.bands.number)
@@ -67,7 +67,7 @@ def counted(mechanism: Quantiles, events: Trace, t: int) -> dict[bytes, list[int
 
 
 def place(mechanism: Quantiles, steps: int) -> int:
-    """The band of a value, by looking at one edge after the other."""
+    """The band of a value, by a linear search of the edges."""
     edges = mechanism.bands.edges
     if steps == edges[-1]:
         return len(edges) - 1
@@ -75,7 +75,7 @@ def place(mechanism: Quantiles, steps: int) -> int:
 
 
 def exact(mechanism: Quantiles) -> Callable[[Trace, Sequence[Releases]], None]:
-    """Zero noise: exact counts, and quantiles of bands that are smoothed nevertheless."""
+    """Without noise counts are exact; quantiles are those of the bands after smoothing."""
 
     def check(events: Trace, releases: Sequence[Releases]) -> None:
         public: set[bytes] = set(mechanism.public or ())
@@ -92,7 +92,7 @@ def exact(mechanism: Quantiles) -> Callable[[Trace, Sequence[Releases]], None]:
                 if sum(one) > 0:
                     for q, found in zip(mechanism.at, value, strict=False):
                         inside(mechanism, t, one, q, found)
-        assert public, "a trace that selects nothing shows nothing"
+        assert public, "the trace selects no key, so nothing was checked"
 
     return check
 
@@ -113,7 +113,7 @@ def inside(mechanism: Quantiles, t: int, bands: list[int], q: Fraction, found: i
 
 
 def smoothed(bands: Sequence[float], variances: Sequence[float]) -> list[float]:
-    """What becomes of exact bands that are taken for noisy ones, node by node."""
+    """Exact bands after the shrinkage that noisy bands of these variances get, node by node."""
     levels = [list(map(float, bands))]
     while len(levels[-1]) > 1:
         levels.append([sum(levels[-1][i : i + 4]) for i in range(0, len(levels[-1]), 4)])
@@ -131,7 +131,7 @@ def smoothed(bands: Sequence[float], variances: Sequence[float]) -> list[float]:
 
 
 def shared(four: Sequence[float], whole: float) -> list[float]:
-    """The nearest four that are not negative and add up to the whole: the largest k of them are."""
+    """The nearest four non-negative numbers with this sum: shifted, and those below 0 cut to 0."""
     order = sorted(four, reverse=True)
     shifts = [(whole - sum(order[:k])) / k for k in range(1, 5)]
     shift = min(shift for k, shift in enumerate(shifts) if order[k] + shift >= 0)
@@ -139,10 +139,7 @@ def shared(four: Sequence[float], whole: float) -> list[float]:
 
 
 def distance(mechanism: Quantiles) -> Callable[[Sequence[Part], Sequence[Part]], float]:
-    """Σ over levels of the squared shifts of all nodes, each counted once, over the levels' cost.
-
-    Triggers are added up by absolute value, as a unit may spread its records over them.
-    """
+    """Largest squared shift of all nodes of one level, over the levels."""
 
     def measure(first: Sequence[Part], second: Sequence[Part]) -> float:
         moved: dict[bytes, list[float]] = defaultdict(lambda: [0.0] * mechanism.bands.number)

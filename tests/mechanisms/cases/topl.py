@@ -1,6 +1,6 @@
 """ToPL for the contract suite: hostile, repeated and excessive reports among honest ones.
 
-The channel is Hybrid. The judge recomputes surveys that tell another one (`tests/judge/topl.py`).
+All surveys here use the Hybrid channel. The judge covers others (`tests/judge/topl.py`).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ MECHANISM: topl.ToPL = find("topl").build(
 def trace(generator: np.random.Generator) -> Trace:
     """Reports of 60 units about 6 slots in 5 micro-batches; some repeated, some impossible.
 
-    Every unit answers for a group of its own choice; theta is often not the published one.
+    Every report names a random group, and often a theta that was not published.
     """
     n = 600
     unit = generator.integers(0, 60, n)
     group = generator.integers(1, 3, n)
-    theta = generator.choice([1, 1, 1, 2, 16], n)  # so few reports make theta 1
+    theta = generator.choice([1, 1, 1, 2, 16], n)  # with so few reports the published theta is 1
     columns = {
         "slot": generator.integers(0, 6, n),
         "group": group,
@@ -86,7 +86,7 @@ def accepted(events: Trace) -> list[Counter[Bucket]]:
 
 
 def mean(survey: Survey, counts: Counter[Bucket]) -> Fraction | None:
-    """The inverse-variance mean, report by report."""
+    """The inverse-variance weighted mean, computed report by report."""
     over, under = Fraction(0), Fraction(0)
     for (group, theta, code), number in counts.items():
         if group == RANGE:

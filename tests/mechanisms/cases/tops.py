@@ -62,10 +62,10 @@ def exact_sums(slots: Slots, trace: Trace, theta: int) -> np.ndarray:
 
 
 def in_force(mechanism: Tops | Pak, trace: Trace, first: int) -> list[int]:
-    """The threshold of every slot, without noise, by definition; ``first`` up to the first choice.
+    """The noise-free threshold of every slot, by definition; ``first`` until the first new choice.
 
-    Those of later stretches follow from the scores of `Relearning`'s chooser, which are stated here
-    once more from accepted records alone.
+    Thresholds of later stretches maximise the scores of `Relearning`'s chooser, which are computed
+    here again from accepted records alone.
     """
     slots, again = mechanism.slots, mechanism.relearning
     out = [first] * slots.slots
@@ -89,7 +89,7 @@ def in_force(mechanism: Tops | Pak, trace: Trace, first: int) -> list[int]:
 
 
 def over(slots: Slots, trace: Trace, theta: int) -> np.ndarray:
-    """Accepted records above θ by slot."""
+    """Number of accepted records above θ in each slot."""
     return exact_sums(slots, trace, theta + 1) - exact_sums(slots, trace, theta)
 
 
@@ -104,14 +104,14 @@ def chosen_exactly(mechanism: Tops, trace: Trace) -> int:
 
 
 def count_above(slots: Slots, trace: Trace, theta: int) -> int:
-    """Accepted warm-up records above θ."""
+    """Number of accepted warm-up records above θ."""
     return int(over(slots, trace, theta)[: slots.warmup_slots].sum())
 
 
 def exact_truth(
     mechanism: Tops | Pak, trace: Trace, releases: Sequence[Releases], first: int
 ) -> np.ndarray:
-    """Sums of every slot clipped at the threshold in force, which must be the released one."""
+    """Sum of each slot, clipped at its threshold; checks that this threshold was released."""
     slots, thetas = mechanism.slots, in_force(mechanism, trace, first)
     told = [t for t, one in enumerate(releases, 1) if "threshold" in one.public]
     for t in told:
@@ -124,7 +124,7 @@ def exact_truth(
 
 
 def exact(mechanism: Tops, trace: Trace, releases: Sequence[Releases]) -> None:
-    """Without noise whole blocks are exact, and predictions fill them up."""
+    """Without noise the outputs of each whole block add up to its exact sum."""
     slots, width = mechanism.slots, mechanism.width
     theta = chosen_exactly(mechanism, trace)
     assert releases[slots.warmup - 1].public["threshold"].tolist() == [theta]
@@ -149,7 +149,7 @@ def exact(mechanism: Tops, trace: Trace, releases: Sequence[Releases]) -> None:
 
 
 def distance(first: Sequence[Part], second: Sequence[Part]) -> float:
-    """Records that came or went; each carries its own value, which its bucket bounds."""
+    """L1 distance of record counts; checks that no value moves further than its bound allows."""
     total = 0
     for one, other in zip(first, second, strict=True):
         rows = dict(zip(one.key.tolist(), one.sums.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The endless factorisation: exact columns, a norm for every number of triggers, little noise."""
+"""The endless factorisation: exact columns, low noise, a norm bound for any number of triggers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_no_column_of_any_number_of_triggers_is_longer_than_stated(horizon: int)
     assert (core >= 0).all()
     found = Fraction(int((core * core).sum()), 4**endless.BITS)
     assert found <= endless.sensitivity2()
-    if horizon == endless.LONGEST:  # the bound is not far from it either
+    if horizon == endless.LONGEST:  # the bound is nearly tight
         assert found > endless.sensitivity2() * Fraction(98, 100)
 
 
@@ -82,7 +82,7 @@ def test_noise_is_within_three_halves_of_what_a_stated_end_would_need(horizon: i
 
 
 def test_no_later_row_is_longer_than_is_taken_for_granted() -> None:
-    """By the noise of a stated end, see above: squares of its column are below 1/(πk)."""
+    """From the noise with a stated end (test above): squares of its column are below 1/(πk)."""
     process, none = Process("n", "endless", endless.LONGEST, Fraction(1)), np.zeros(1, np.int64)
     root2 = 1 + (1 + math.log(endless.LONGEST)) / math.pi
     last = 1.5 * root2**2 / float(endless.sensitivity2())

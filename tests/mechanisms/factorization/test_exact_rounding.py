@@ -1,4 +1,4 @@
-"""Rounding of correlated noise: exact, whatever the order of a machine's additions."""
+"""Rounding of correlated noise: exact, in whatever order the machine adds doubles."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def hostile(f: Factorization, t: int) -> I64:
 @pytest.mark.parametrize("name", ["terminal", "final", "sqrt-toeplitz", "blt", "normalized"])
 @pytest.mark.parametrize("t", [1, 2, 20, 60])
 def test_grid_points_are_decided_exactly(name: str, t: int) -> None:
-    """C·e_1 gives exactly 1 at every trigger, which doubles only come near."""
+    """The noise C·e_1 gives exactly 1 at every trigger; doubles give only nearly 1."""
     f = build(name, 60)
     found = grid.floors(f, np.array([t]), hostile(f, t))[:, 0].tolist()
     assert found == [3, 3, 2]
 
 
 def test_plain_doubles_would_fail_at_grid_points() -> None:
-    """The check above is no formality: flooring the doubles themselves gets some points wrong."""
+    """The test above has teeth: flooring the doubles directly gets some points wrong."""
     f, columns = build("terminal", 60), range(0, 40, 5)
     z = np.array([f.C[:, j] * k for j in columns for k in (3, 7)])
     naive = np.floor(z @ f.B.T / 4096).astype(int)
@@ -90,7 +90,7 @@ def test_plain_doubles_would_fail_at_grid_points() -> None:
 
 
 def test_float_summation_order_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Doubles disturbed by as much as the bound allows give the same integers."""
+    """Perturbing the doubles by as much as the bound allows does not change the integers."""
     f = build("terminal", 80)
     z = np.random.default_rng(5).integers(-(10**5), 10**5, (200, 80))
     triggers = np.arange(1, 81)
@@ -132,7 +132,10 @@ def test_a_tie_beyond_all_precision_is_settled_in_rationals() -> None:
 def test_ties_of_noise_that_begins_late_are_settled_within_its_own_length(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A key that became public one trigger ago has one coordinate; 1 in 16 of the last are ties."""
+    """Noise that is zero but for its last coordinate needs one coordinate to settle a tie.
+
+    So it is for a key that has just become public. One in 16 values of that coordinate is a tie.
+    """
     f = build("terminal", 300)
     sizes = []
 

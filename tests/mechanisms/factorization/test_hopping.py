@@ -1,4 +1,4 @@
-"""Noise of windows that hop: every row is the window's, and its bounds hold."""
+"""Noise of windows that hop: each row solves its window, and the stated norms bound it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIZES = [(2, 1), (3, 2), (4, 4), (3, 7), (24, 24), (5, 2)]
 
 
 def band(hops: int, per_epoch: int) -> np.ndarray:
-    """W: heads, then tails, one row for each window that holds hops of an epoch."""
+    """W, with one row for each window that holds hops of an epoch: heads first, then tails."""
     rows = np.arange(1, per_epoch + hops)[:, None]
     hop = np.arange(1, per_epoch + 1)
     return ((rows - hops < hop) & (hop <= rows)).astype(np.float64)
@@ -72,7 +72,7 @@ def least_variance(hops: int, per_epoch: int) -> float:
     *((*size, 1.001) for size in SIZES), (24, 48, 1.001),
 ])  # fmt: skip
 def test_no_factorisation_has_less_noise(hops: int, per_epoch: int, over: float) -> None:
-    """For 24 hops and an epoch of as many: 0.53 of the deviation of 24 hops apart, and not less."""
+    """24 hops per window and epoch: 0.53 times the deviation of 24 hops released one by one."""
     factor = hopping(hops, per_epoch)
     rows = band(hops, per_epoch) @ np.linalg.inv(factor.C * 2.0**-factor.bits)
     ours = (rows**2).sum() * float(factor.sensitivity2)
@@ -115,7 +115,7 @@ def test_epochs_that_were_not_released_have_no_part() -> None:
     assert spans(1, 24, 24, chain=1).keys() == {0}
     assert spans(1, 24, 24, chain=2).keys() == {0, 1}
     assert spans(24, 24, 24).keys() == {0}
-    assert spans(2, 5, 2, chain=4).keys() == {0, 1}  # hops 1 to 4 of a chain: two epochs
+    assert spans(2, 5, 2, chain=4).keys() == {0, 1}  # hops 1 to 4 of a chain lie in two epochs
     assert spans(2, 5, 2, chain=5).keys() == {0, 1, 2}
     assert earlier(5, 2) == 2
 

@@ -84,8 +84,8 @@ def test_terminal_is_within_thousandths_of_the_optimum(name: str, slack: float) 
     for _ in range(300):
         values, vectors = np.linalg.eigh(np.sqrt(v)[:, None] * gram * np.sqrt(v))
         v = ((vectors * np.sqrt(values)) * vectors).sum(axis=1)
-    # For every X with unit diagonal trace(MX⁻¹) ≥ 2 trace((D_v^½MD_v^½)^½) - trace(D_v X), which
-    # at the fixed point is 2Σv - Σv.
+    # For every X with unit diagonal trace(MX⁻¹) ≥ 2 trace((D_v^½MD_v^½)^½) - trace(D_v X).
+    # At the fixed point the right-hand side is 2Σv - Σv.
     found = (weight * build(name, horizon).errors() ** 2).sum()
     assert v.sum() * (1 - 1e-9) <= found <= v.sum() * slack
 
@@ -192,7 +192,7 @@ def test_sensitivity_is_attained_by_one_record(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_encoder_is_causal(name: str) -> None:
-    """A record at step j moves no coordinate that is complete before step j."""
+    """A record at step j changes no noise coordinate that is complete before step j."""
     f = build(name, 50)
     for j in range(1, 50):
         assert not f.C[: f.width[j - 1], j].any()
@@ -206,7 +206,7 @@ def test_long_horizons_keep_one_column() -> None:
 
 @pytest.mark.parametrize("last", LAST.values())
 def test_terminal_is_correctly_rounded(last: int) -> None:
-    """The integers agree with a computation in 60 digits, from the same weights."""
+    """The integers agree with a computation in 60 digits that starts from the same weights."""
     size = 12
     with mpmath.workdps(60):
         scale = terminal._weights(size)

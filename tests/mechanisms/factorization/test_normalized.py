@@ -1,4 +1,4 @@
-"""Normalised columns: exact integers, no column beyond one record, rows without dense matrices."""
+"""Normalised columns: exact integers, no column longer than 1, rows without dense matrices."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_no_column_is_longer_than_a_record_and_none_could_be_scaled_up(
 
 @pytest.mark.parametrize("horizon", [1, 2, 9, 150])
 def test_the_dense_matrix_is_the_rule(horizon: int) -> None:
-    """C_ij = core_{i-j}·scale_j, lower triangular, not negative; blocks and rows are its parts."""
+    """C_ij = core_{i-j}·scale_j, lower triangular, not negative; blocks and rows agree with it."""
     f = build("normalized", horizon)
     core, scale = f.core[:horizon], f.core[horizon:]
     for i, j in np.ndindex(horizon, horizon):
@@ -86,7 +86,7 @@ def test_the_longest_window_needs_little_memory_and_few_ties() -> None:
     assert f.errors()[-1] == pytest.approx(2.975, abs=0.0015)
     row = f.rows(np.array([f.horizon]))[0]
     columns = [0, 1, 7000, f.horizon - 1]
-    for j in columns:  # B·C has a column of ones
+    for j in columns:  # the columns of B·C are ones
         column = f.core[: f.horizon - j] * f.core[f.horizon + j] * 2.0**-f.bits
         assert float(row[j:] @ column) == pytest.approx(1, abs=1e-9)
 

@@ -1,4 +1,4 @@
-"""What a debiased histogram says of the records that its bound cut, and what that costs."""
+"""The share of cut records that a debiased histogram states, and its cost."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def rows(seed: int) -> list[tuple[int, int, int]]:
 
 
 def judged(events: list[tuple[int, int, int]]) -> tuple[int, int]:
-    """Arrived and accepted, record by record: Σ m² ≤ 2 over keys, at most `CAP` are counted."""
+    """Arrived and accepted records, one by one: Σ m² ≤ 2 over keys, and at most `CAP` counted."""
     seen: Counter[int] = Counter()
     left: dict[int, int] = {}
     used: Counter[tuple[int, int]] = Counter()
@@ -87,7 +87,7 @@ def test_without_noise_the_counters_are_exact(seed: int) -> None:
 
 
 def test_the_interval_covers_the_exact_share_as_often_as_it_says() -> None:
-    """The release itself, under many noise keys."""
+    """Checked for one log under many noise keys."""
     mechanism, events = made(), rows(7)
     arrived, accepted = judged(events)
     truth, looks, covered, shares = 1 - accepted / arrived, 400, 0, []
@@ -103,11 +103,11 @@ def test_the_interval_covers_the_exact_share_as_often_as_it_says() -> None:
         shares.append(found.share)
     reach = FALSE_ALARM * math.sqrt(looks * 0.95 * 0.05)
     assert abs(covered - 0.95 * looks) <= reach
-    assert None not in shares and len(set(shares)) > looks / 2  # noise there is, and not too much
+    assert None not in shares and len(set(shares)) > looks / 2  # there is noise, but not too much
 
 
 def test_no_draw_is_made_for_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is a function of counters that were paid for: with and without, the same draws."""
+    """The share is a function of counters that were paid for, so it changes no draw."""
     seen: list[Any] = []
     plain = KeyedNoise.gauss
 
@@ -131,7 +131,7 @@ def test_no_draw_is_made_for_what_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_each_shard_has_a_noise_of_its_own_and_pays_for_it() -> None:
-    """They draw under other nonces: n looks at one count, of n times the variance."""
+    """Shards draw under different nonces: n looks at one count, each with n times the variance."""
     one, four = made(), made(4)
     assert one.debias is not None and four.debias is not None
     totals = np.array([900, 0, 600, 0], np.int64)
@@ -159,7 +159,7 @@ def test_debiasing_finds_the_rate_at_which_records_are_cut_off() -> None:
     rows = [(t, 100_000 * k + i, k) for k in range(2) for t in (1, 2, 3, 4) for i in range(9_000)]
     rows.sort()
     released = list(run(Memory(mechanism, bench.keyed()), bench.trace(rows, CODES[:2])))
-    # Every unit sends four records of one key and may add one: a quarter is accepted.
+    # Every unit sends four records of one key, of which one is accepted.
     assert released[-1].value[:, 0] == pytest.approx([36_000, 36_000], rel=0.02)
     plain = bench.made(4, budget=1, adaptive_weight=0)
     assert list(run(Memory(plain, zero), bench.trace(rows, CODES[:2])))[-1].value.max() == 9_000
@@ -167,7 +167,7 @@ def test_debiasing_finds_the_rate_at_which_records_are_cut_off() -> None:
 
 @pytest.mark.parametrize("step", [1, 3, 12])
 def test_no_unit_moves_the_counters_of_debiasing_by_more_than_its_cap(step: int) -> None:
-    """Their noise is for so many arrived records of a unit, whatever steps it sends them in."""
+    """Their noise covers `debias_cap` arrived records per unit, however the slices cut them."""
     mechanism = bench.made(4, debias=True, debias_cap=5, budget=3, adaptive_weight=0)
     units, arrived = mechanism.traits.units(2), np.zeros(2, np.int64)
     for _ in range(0, 12, step):

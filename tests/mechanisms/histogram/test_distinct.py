@@ -1,4 +1,4 @@
-"""Distinct values: what one unit may move, over every small stream, and what it costs a unit."""
+"""Distinct values: how far one unit moves them, over every small stream, and what the unit pays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def slice_of(records: list[Shown], status: dict[int, int]) -> Batch:
 def moved(
     mechanism: Histogram, records: list[Shown], first: tuple[int, int]
 ) -> tuple[np.ndarray, Units]:
-    """(keys, lanes, T) first sightings, where keys are known as public from some triggers on."""
+    """(keys, lanes, T) first sightings; key k is public from trigger ``first[k]`` on."""
     x = np.zeros((2, mechanism.traits.lanes, mechanism.horizon), np.int64)
     units, known = mechanism.traits.units(2), set[bytes]()
     for t in range(1, mechanism.horizon + 1):
@@ -81,7 +81,7 @@ def moved(
 
 
 def losses(mechanism: Histogram, streams: Any, firsts: Any) -> list[tuple[float, float]]:
-    """(squared shift in units of the noise, the same as declared for what unit 0 spent)."""
+    """For each stream: the squared shift by unit 0 in units of the noise, and what it paid."""
     process = mechanism.quantities[0].lanes
     C = process[0].factor.C.astype(float)
     noise = np.array([float(one.variance) for one in process])
@@ -98,7 +98,7 @@ def losses(mechanism: Histogram, streams: Any, firsts: Any) -> list[tuple[float,
 
 
 def streams(triggers: int, values: int, keys: int, length: int) -> Any:
-    """Every stream of so many records, the triggers of which never fall; each unit has a part."""
+    """Every stream of ``length`` records in trigger order to which both units contribute."""
     one = [
         Shown(*parts)
         for parts in itertools.product(range(1, triggers + 1), range(2), range(keys), range(values))
@@ -125,7 +125,7 @@ def test_over_all_small_streams_no_unit_moves_more_than_it_pays_for(factorizatio
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("weight", [0.3, 0.5, 1])
 def test_with_two_lanes_a_pair_may_come_back_in_the_other(weight: float) -> None:
-    """Over all streams of three records, and those of the worst case: a pair joins others."""
+    """Over all streams of three records, and worst cases in which a pair joins others."""
     mechanism = made(adaptive_weight=weight, budget=20)
     mechanism = mechanism if mechanism.traits.lanes == 2 else made(budget=20)
     found = losses(mechanism, streams(3, 2, 1, 3), [(2, NEVER), (3, NEVER)])
@@ -161,7 +161,7 @@ def test_random_streams_of_two_keys_keep_within_the_declared_cost(records, first
 
 
 def test_a_mistake_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the noise of counts, first sightings cost too much."""
+    """With only the noise of counts, first sightings cost more than is declared."""
     name = "hushstream.mechanisms.histogram.calibration.processes.factor2"
     monkeypatch.setattr(name, lambda bound, further: Fraction(1))
     found = losses(made(public=True, budget=9), streams(3, 1, 1, 2), [(1, 1)])

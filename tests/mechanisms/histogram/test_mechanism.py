@@ -38,7 +38,7 @@ def test_lanes_follow_what_was_released_d_triggers_ago(delay: int) -> None:
 
 
 class Loud:
-    """Noise that carries every count over any threshold: only the gate hides anything then."""
+    """Noise that carries every count over any threshold, so that only the gate hides keys."""
 
     guarantee = "none"
 
@@ -54,7 +54,7 @@ def test_no_noise_opens_the_gate(gate: int) -> None:
     memory = Memory(mechanism, Loud())
     rows = [(1, unit, 0) for unit in range(gate)] + [(1, unit, 1) for unit in range(gate - 1)]
     memory.absorb(trace(rows, CODES[:2]))
-    lowered = trace([(1, 50, 2), (1, 50, 2)], CODES[:3])  # a key that was there and is gone
+    lowered = trace([(1, 50, 2), (1, 50, 2)], CODES[:3])  # a key whose only record is deleted
     memory.absorb(lowered._replace(sign=np.array([1, -1], np.int8)))
     assert memory.trigger().key.tolist() == CODES[:1].tolist()
 
@@ -72,7 +72,7 @@ def test_one_unit_is_one_unit_where_keys_need_several() -> None:
 
 
 def test_a_key_appears_later_without_any_new_data() -> None:
-    """Empty-key prediction: some keys cross at triggers at which nothing arrives."""
+    """Empty-key prediction: some keys cross the threshold at triggers without new records."""
     mechanism = made(6, budget=1)
     most = mechanism.threshold[0] // 256 - 3
     rows = [(1, 100 * k + i, k) for k in range(300) for i in range(min(most, 100))]

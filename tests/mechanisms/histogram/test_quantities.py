@@ -21,7 +21,7 @@ from .bench import CODES, DELTA, EPSILON, keyed, made, trace
     "factorization", ["terminal", "final", "blt", "normalized", "honaker", "tree"]
 )
 def test_noise_has_the_stated_variance_at_every_trigger(factorization: str) -> None:
-    """Accepted at σ; two thirds or one and a half of it are rejected."""
+    """The test accepts σ and rejects ⅔σ and 1.5σ."""
     mechanism = made(6, keys=tuple(CODES.tolist()), factorization=factorization, budget=400)
     memory = Memory(mechanism, keyed(factorization))
     memory.row_tables[0].store(mechanism.traits.rows(CODES))
@@ -36,7 +36,7 @@ def test_noise_has_the_stated_variance_at_every_trigger(factorization: str) -> N
 
 @pytest.mark.parametrize("t", [1, 4, 6])
 def test_noise_passes_its_quantile_as_often_as_it_should(t: int) -> None:
-    """Thresholds rest on it; within four standard errors, and not far below."""
+    """Thresholds rely on this quantile; the tolerance is four standard errors."""
     process = made(6, budget=100, factorization="toeplitz").selector
     keys = Keys.of_codes(np.arange(9000, dtype=np.uint64))
     noise = process.at(keyed(f"quantile {t}"), keys, t, np.zeros(9000, np.int64)) / 256

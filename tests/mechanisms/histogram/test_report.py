@@ -1,4 +1,4 @@
-"""A plan is public and right, and says in words how noise goes from trigger to trigger."""
+"""A plan: public, correct, with words that say how noise changes from trigger to trigger."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTING = Setting(Fraction(1), Fraction(1, 10**6), 32)
 
 
 def planned(factorization: str) -> tuple[str, F64]:
-    """The words of a plan, and the noise of its count at each trigger."""
+    """A plan's words on noise, and the count's noise at each trigger."""
     made = build("histogram", HistogramParameters(factorization=factorization), SETTING)
     noise = np.array([made.error(t)[0] for t in range(1, SETTING.horizon + 1)])
     return dict(made.plan_rows("user"))["noise by trigger"], noise

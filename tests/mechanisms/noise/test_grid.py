@@ -17,7 +17,7 @@ SECRET = bytes(range(32))
 
 @pytest.mark.parametrize("shape", [(3, 5), (5, 3), (1, 4), (4, 1)])
 def test_ties_take_the_second_word_of_their_own_key_and_index(shape: tuple[int, int]) -> None:
-    """A table with its only threshold on the word of one cell: that cell alone is a tie."""
+    """The table's only threshold is at the word of one cell, so only that cell is a tie."""
     prf, index = Prf(SECRET), np.arange(shape[1])
     states = prf.states(Keys.of(f"{i}".encode() for i in range(shape[0])))
     words = prf.blocks(states[:, None], index[None], 0)[..., 0]

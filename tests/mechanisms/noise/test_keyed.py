@@ -56,7 +56,7 @@ ONE = Keys.of([b"one"])
 
 
 def at(index: NDArray[np.generic], trigger: int = 1) -> I64:
-    """Every draw covers content first at one trigger."""
+    """First triggers of draws that all cover content from ``trigger`` on."""
     return np.full(len(index), trigger, np.int64)
 
 
@@ -134,7 +134,7 @@ def test_golden_draws_are_readable() -> None:
 
 
 def test_a_draw_is_the_inverse_distribution_function_of_its_labelled_block() -> None:
-    """From secret to integer once more, with the standard library and decimals."""
+    """The path from secret to integer, recomputed with the standard library and decimals."""
     key, index, purpose, variance = b"some key", 5, "p", Fraction(100)
     fields = [b"1", b"gauss", b"p", b"100", b"1", b"histogram", b"trips", b"hash", b"w1"]
     label = encode([*fields, b"c" * 32, b"\0", bytes(16)])

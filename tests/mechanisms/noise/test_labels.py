@@ -106,7 +106,7 @@ def test_purpose_key_and_kind_separate_the_noise() -> None:
 
 
 def test_two_scales_never_share_a_draw() -> None:
-    """One uniform at two scales would give a ratio of σ₁/σ₂ at once, and the exact answer."""
+    """One uniform at two scales gives draws in the ratio σ₁/σ₂, which reveals the exact answer."""
     index = np.arange(20_000)
     fine = NOISE.gauss("p", ONE, index, Fraction(10**4), at(index)).ravel()
     for variance in (Fraction(10**4 + 1), Fraction(10**8), Fraction(10**5, 3)):

@@ -1,4 +1,4 @@
-"""The ratchet: same keys from every state, and nothing earlier from what is held."""
+"""The ratchet: every state gives the same keys, and none gives the keys of earlier steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 ROOT = bytes(range(32))
-MOST = 24  # records of a ledger here
+MOST = 24  # records in the ledger
 charges = st.lists(
     st.builds(Charge, st.integers(1, MOST - 1), st.sampled_from(["p", "q"]), st.integers(-3, 40)),
     unique_by=lambda one: one.number,
@@ -23,7 +23,7 @@ def never(charge: Charge) -> bool:
 
 
 def steps() -> list[bytes]:
-    """The key of each step, computed here."""
+    """The key of each step, computed independently."""
     found = [ROOT]
     for _ in range(2 * MOST):
         found.append(hmac.new(found[-1], b"hushstream ratchet: next step", hashlib.sha256).digest())
@@ -38,7 +38,7 @@ def held(ratchet: Ratchet) -> set[bytes]:
 def test_nothing_is_held_but_the_step_and_open_epochs(
     every: list[Charge], stops: list[int], data: st.DataObject
 ) -> None:
-    """From none of it an earlier step follows: each is an HMAC under a key that is not held."""
+    """Held keys reveal no earlier step: each is an HMAC under a key that is not held."""
     ratchet, gone, key = Ratchet.new(ROOT), set[Charge](), steps()
     assert advanced(ROOT, MOST) == key[MOST]
     for stop in stops:
@@ -52,7 +52,7 @@ def test_nothing_is_held_but_the_step_and_open_epochs(
             key[ratchet.step], *(epoch_key(key[one.number], one) for one in open_)
         }  # fmt: skip
         assert not held(ratchet) & set(key[: ratchet.step])
-        for one in every:  # every key that may still be needed, and no other
+        for one in every:  # open and future epochs have keys, ended ones have none
             wanted = None if one in gone else epoch_key(key[one.number], one)
             assert ratchet.of(one) == wanted
 
@@ -61,7 +61,7 @@ def test_nothing_is_held_but_the_step_and_open_epochs(
 def test_two_machines_never_have_two_keys_for_one_epoch(
     every: list[Charge], one: int, other: int
 ) -> None:
-    """However far each has come, and in whatever steps."""
+    """The key does not depend on how far a ratchet has advanced, nor in which steps."""
     root = Ratchet.new(ROOT)
     at_once = root.forward(max(one, other), every, never)
     between = root.forward(one, every, never)

@@ -45,7 +45,7 @@ def law_of(sampler: Sampler) -> Law:
 
 
 def _combined(x: int, y: int, base: int, folded: bool) -> int:
-    """The recombination as the module's docstring states it."""
+    """The recombination, as stated in the module's docstring."""
     if not folded:
         return base * x + y
     return base * x + y if x >= 0 else -1 - (base * (-1 - x) + y)
@@ -75,7 +75,7 @@ def test_laplace_is_within_the_stated_distance(scale: Fraction) -> None:
 
 
 def test_too_fine_a_convolution_is_told_apart() -> None:
-    """With a fine stage of variance k²/8 the sum is no Gaussian, and the distance shows it."""
+    """With a fine stage of variance k²/8 the sum is not Gaussian, and the distance shows it."""
     base, fine = 64, Fraction(64**2, 8)
     variance = Fraction((1 << 18) + 1)
     parts = [samplers.gaussian(fine), samplers.gaussian((variance - fine) / base**2)]
@@ -93,7 +93,7 @@ def test_every_variance_is_served_within_the_bound(variance: Fraction) -> None:
     spread = sum(
         float(sampler.base ** (2 * i)) * _second_moment(t) for i, t in enumerate(sampler.stages)
     )
-    if variance > 4:  # a discrete Gaussian's variance is then σ² but for 10⁻³⁰
+    if variance > 4:  # then a discrete Gaussian's variance is σ² up to 10⁻³⁰
         assert spread == pytest.approx(float(variance), rel=1e-9)
 
 
@@ -152,7 +152,7 @@ def _words(sampler: Sampler) -> tuple[list[NDArray[np.uint64]], list[NDArray[np.
 
 def test_ties_ask_the_word_of_their_own_stage() -> None:
     sampler = samplers.gaussian(Fraction(2**19))
-    middle = [len(t.high) // 2 - 5 for t in sampler.stages]  # a threshold of no common high half
+    middle = [len(t.high) // 2 - 5 for t in sampler.stages]  # no other threshold has its high half
     on = [t.high[i] for t, i in zip(sampler.stages, middle, strict=True)]
     words = [np.array([on[0], on[0] + np.uint64(1)]), np.array([on[1] + np.uint64(1), on[1]])]
     asked: list[tuple[int, list[int]]] = []

@@ -100,7 +100,7 @@ def test_draw_is_the_inverse_of_the_distribution_function(
     weights: list[int], uniforms: list[int]
 ) -> None:
     table = build(-3, weights)
-    near = [t + d for t in table.thresholds() for d in (-1, 0, 1)]  # every tie there is
+    near = [t + d for t in table.thresholds() for d in (-1, 0, 1)]  # all ties
     inside = [u for u in [*uniforms, *near, 0, ONE - 1] if 0 <= u < ONE]
     assert drawn(table, inside) == ranks(table, inside)
 

@@ -47,7 +47,7 @@ def keyed(window: str) -> KeyedNoise:
 
 @pytest.mark.parametrize("horizon", [1, 2, 7, 8, 100, 1024])
 def test_a_step_pays_epsilon_over_its_nodes(horizon: int) -> None:
-    """H(T) nodes at most, reached at step 1; ⌈log2 T⌉ or log2 T levels would not pay for them."""
+    """A step touches at most H(T) nodes, step 1 all of them; ⌈log2 T⌉ levels would not pay."""
     counter = TreePrefix(horizon, Fraction(1, 2))
     touched: dict[int, set[tuple[int, int]]] = {}
     for end in range(1, horizon + 1):
@@ -75,7 +75,7 @@ def test_variances_of_the_tree() -> None:
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("counter", COUNTERS, ids=["tree", "hierarchy", "honaker", "terminal"])
 def test_stated_variances_are_the_measured_ones(counter: PrefixCounter) -> None:
-    """Prefixes, ranges and views; accepted at σ, rejected at two thirds and one and a half."""
+    """For prefixes, ranges and views, the test accepts σ and rejects ⅔σ and 1.5σ."""
     ends = np.arange(1, HORIZON + 1)
     drawn = np.array([counter.noise(keyed(str(i)), 6, ends) for i in range(400)], float)
     drawn /= counter.steps

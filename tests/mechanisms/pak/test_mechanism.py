@@ -52,7 +52,7 @@ def stream(mechanism: Pak, time: list[int], value: list[float]) -> Trace:
 
 
 def warm_sum(mechanism: Pak, values: list[float], noise: object) -> tuple[int, int, float]:
-    """Released sum of the warm-up, threshold and variance."""
+    """The warm-up's released sum, the threshold, and the variance of the sum."""
     trace = stream(mechanism, [i % 4 for i in range(len(values))], values)
     every = run(Memory(mechanism, noise), trace)  # type: ignore[arg-type]
     out = next(itertools.islice(every, 3, None))
@@ -60,7 +60,7 @@ def warm_sum(mechanism: Pak, values: list[float], noise: object) -> tuple[int, i
 
 
 def test_the_warmup_is_clipped_at_the_threshold_that_scales_its_noise() -> None:
-    """One hostile record moves the exact sum by at most τ; the published sum moves by B."""
+    """A hostile record moves the exact sum by at most τ; clipped at B it would move it by B."""
     mechanism = replace(build(SMALL, SETTING), chooser=Fixed(7))
     base = [5.0] * 30
     exact, tau, variance = warm_sum(mechanism, base, zero)
@@ -99,7 +99,7 @@ def test_noise_of_the_warmup_sum_has_the_stated_scale() -> None:
 
 
 def test_shares_of_epsilon() -> None:
-    """ε1 + ε2 in the warm-up, ε after it; kept back, the threshold gets all."""
+    """ε1 + ε2 in the warm-up, ε after it; if the sum is kept back, the threshold gets all of ε."""
     for bound in (1, 3):
         parameters = replace(SMALL, bound=bound, split=0.25)
         made = build(parameters, SETTING)
@@ -115,7 +115,7 @@ def test_shares_of_epsilon() -> None:
 
 @pytest.mark.parametrize("values", [np.full(400, 37), np.zeros(400, int)])
 def test_values_that_are_alike_are_cut_at_once(values: np.ndarray) -> None:
-    """All thresholds above them cut nothing; a rank takes any of these."""
+    """No threshold above the values cuts any; a rank rule would pick any of those."""
     made = build(PakParameters(warmup=4, expected=50), replace(SETTING, epsilon=Fraction(4)))
     assert isinstance(made.chooser, Exceedance)
     thresholds = made.slots.thresholds
@@ -125,7 +125,7 @@ def test_values_that_are_alike_are_cut_at_once(values: np.ndarray) -> None:
 
 
 def test_the_penalty_is_the_noise_of_a_total_in_records() -> None:
-    """36·√(3V)·m/n·√(θ/B), with the noise of the warm-up's sum."""
+    """36·√(3V)·m/n·√(θ/B), where V includes the noise of the warm-up's sum."""
     made = build(PakParameters(warmup=4, expected=50, counter="tree", split=0.5), SETTING)
     assert isinstance(made.chooser, Exceedance) and made.sum_epsilon is not None
     late = made.slots.slots - made.slots.warmup_slots
@@ -153,7 +153,7 @@ def test_a_rank_or_a_factor_asks_for_ranks(given: dict[str, Any], kind: str) -> 
 
 @pytest.mark.parametrize("bound", [1, 2, 5])
 def test_every_division_of_a_unit_fits_the_budget(bound: int) -> None:
-    """j records in the warm-up, k - j in the matrix counter, for every j."""
+    """The cost holds for every j: j records in the warm-up, k - j in the matrix counter."""
     parameters = replace(SMALL, bound=bound, counter="matrix", threshold="smooth", beta=0.25)
     setting = replace(SETTING, epsilon=Fraction(2))
     made = build(parameters, setting)
@@ -191,7 +191,7 @@ def test_the_default_counter_has_the_least_error() -> None:
 
 @pytest.mark.thorough
 def test_the_optimiser_finds_what_gains() -> None:
-    """Much data and a small tail: a threshold; little data or a tail that fills B: B itself."""
+    """Much data and a small tail favour a threshold; little data or a tail up to B favours B."""
     problem = ThresholdProblem(25_000_000, 1440, Fraction(1), Fraction(1, 2**20), Fraction(20))
 
     def with_b(one: ThresholdProblem) -> float:

@@ -74,9 +74,9 @@ def test_what_was_configured_badly_is_seen() -> None:
 def test_the_largest_value_is_better_where_values_fill_the_range() -> None:
     found = propose(GIVEN, SETTING, scale=2000)
     assert not found.clip and found.parameters.threshold == "top" and found.error == found.top
-    assert found.parameters.warmup == 1  # nothing is to be learnt
+    assert found.parameters.warmup == 1  # there is nothing to learn
     assert build(found.parameters, SETTING).chooser is None
-    for scale in (20, 300):  # thresholds win up to about where they are said to win
+    for scale in (20, 300):  # both sides of where the advice changes
         one = propose(GIVEN, SETTING, scale=scale)
         even = one.break_even / -math.log(one.tail)
         assert one.clip and one.break_even <= TOP
@@ -91,10 +91,10 @@ def test_more_records_are_another_stream() -> None:
     few, many = propose(GIVEN, SETTING, 1800), propose(GIVEN, SETTING, 1_800_000)
     assert (few.records, many.records) == (1800, 1_800_000)
     assert (few.parameters.expected, many.parameters.expected) == (100, 100_000)
-    assert few.configured == few.error  # what is best for few records
+    assert few.configured == few.error  # the configuration is already best for few records
     assert many.configured is not None and many.error < 0.97 * many.configured
     ranks = replace(GIVEN, threshold="noisy-max")
-    assert propose(ranks, SETTING, 1800).choice is None  # ranks of few records are noise
+    assert propose(ranks, SETTING, 1800).choice is None  # with few records, ranks are noise
     assert propose(ranks, SETTING, 1_800_000).choice is not None
 
 
@@ -116,7 +116,7 @@ def test_no_threshold_can_come_of_too_short_a_warmup() -> None:
         propose(GIVEN, SETTING, 1)
     with pytest.raises(ParameterError, match="excess"):
         propose(GIVEN, SETTING, scale=float("nan"))
-    # rank 1 of 1 expected record: the noisy rank may be anything, but it is a rank
+    # rank 1 of 1 expected record exists, however noisy it is
     assert propose(replace(GIVEN, expected=1, warmup=1), SETTING).configured is not None
     rank = replace(GIVEN, expected=1, warmup=1, tail=1.0, safety=1.0)
-    assert propose(rank, SETTING).configured is None  # the second largest of one
+    assert propose(rank, SETTING).configured is None  # one record has no second largest

@@ -32,7 +32,7 @@ BOTH = PakParameters(warmup=4, expected=50, counter="tree", tail=0.05, sliding=3
 
 
 def outputs(running: Running, sums: list[int], cut: int) -> np.ndarray:
-    """Columns over slots whose released sums are ``sums``, in two goes."""
+    """Columns of slots with the released sums ``sums``, in two calls that meet at ``cut``."""
     prefix = [7, *(7 + np.cumsum(sums)).tolist()]
     past, first = running.after(running.begin(7), prefix[: cut + 1], 0)
     past = running.unpack(np.array([*running.pack(past), 99], np.int64))
@@ -56,7 +56,7 @@ def test_columns_are_those_of_the_sums_wherever_a_trigger_ends(cut: int) -> None
 
 @pytest.mark.parametrize("counter", ["tree", "hierarchy", "matrix"])
 def test_stated_errors_are_those_of_the_weights(counter: str) -> None:
-    """The oracle derives them from prefix sums, the stream from slots."""
+    """The oracle derives errors from prefix sums, the stream from slots."""
     made: Pak = build(replace(BOTH, counter=counter), SETTING)
     pieces = made._pieces((20,), (0,))
     for end in (1, 2, 3, 9, 16):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 
 def by_formula(values: F64) -> F64:
-    """Largest over beginnings of the least over ends of the means between (Barlow et al. 1972)."""
+    """Max over starts of the min over ends of the means between them (Barlow et al. 1972)."""
     size = len(values)
     means = [[values[a : b + 1].mean() for b in range(a, size)] for a in range(size)]
     return np.array(
@@ -27,4 +27,4 @@ def test_what_is_pooled_is_the_nearest_function_that_never_falls(seed: int, size
         np.testing.assert_allclose(made, by_formula(row), atol=1e-12)
     alone = np.empty_like(values[:1])
     pooled(values[1:2], alone)
-    np.testing.assert_array_equal(alone[0], found[1])  # no bit depends on the rows beside it
+    np.testing.assert_array_equal(alone[0], found[1])  # other rows change no bit of it

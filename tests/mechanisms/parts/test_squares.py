@@ -50,7 +50,7 @@ def test_wide_intervals_keep_the_bound_and_round_by_little(reach: int, u: int) -
 
 
 def test_squares_take_no_budget_from_anything_else() -> None:
-    """Count and sums have the noise that they have without them."""
+    """The noise of count and sums is the same with and without squares."""
     given = Setting(EPSILON, DELTA, 3, columns=(("a", 0, 9), ("b", 0, 8)), grids=(1, 1))  # type: ignore[arg-type]
     plain = build(HistogramParameters(), given)
     both = build(HistogramParameters(), Setting(**{**vars(given), "squares": ("b",)}))
@@ -76,7 +76,7 @@ def test_sums_around_the_middle_are_exact_without_noise() -> None:
 
 
 def absorbed(values: list[int], signs: list[int]) -> list[int]:
-    """Sums of one unit's records in one key."""
+    """Sums that one unit's records add to one key."""
     mechanism, n = made(budget=100), len(values)
     batch = Batch(
         CODES[:1], np.zeros(n, np.intp), np.zeros(n, np.intp), np.array([[0, v] for v in values]),

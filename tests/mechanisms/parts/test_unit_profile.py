@@ -1,4 +1,4 @@
-"""The profile of units: where each lies, by how much one moves it, and that it is released once."""
+"""The profile of units: each unit's bucket, the sensitivity, and a single release."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def batch(some: Sequence[Event], window: int) -> Batch:
 def run(
     slices: Sequence[Sequence[Event]], profile: UnitProfile = PROFILE
 ) -> tuple[Units, list[I64]]:
-    """Units at the end, and the change of each slice; a slice lies in one window."""
+    """The final units, and the change by each slice; slices are cut where windows change."""
     units, sent = empty_units(USERS, 1, profile.most), []
     for some in slices:
         for window in (0, 1):
@@ -73,7 +73,7 @@ def totals(stream: Sequence[Event], profile: UnitProfile = PROFILE) -> I64:
 
 
 def by_hand(stream: Sequence[Event]) -> Counter[tuple[int, int]]:
-    """(row, column) of each unit, by the words of the module's docstring."""
+    """Number of units by (row, column), from the definition in the module's docstring."""
     sent: dict[int, Counter[tuple[int, int]]] = {}
     for one in sorted(stream, key=lambda one: one.window):
         mine = sent.setdefault(one.unit, Counter())
@@ -106,11 +106,11 @@ def test_any_cut_gives_the_same_units_and_totals(stream: list[Event], cuts: list
         assert np.array_equal(one, other)
 
 
-# Guarantee: neighbours differ by all records of one unit; one bucket moves, by one.
+# Guarantee: all records of one unit together change one bucket by one.
 
 
 def loss(profile: UnitProfile, stream: Sequence[Event], unit: int) -> Fraction:
-    """Σ (shift / deviation)² of all that is released, with and without a unit."""
+    """Σ (shift / deviation)² over all released numbers when one unit is removed."""
     without = [one for one in stream if one.unit != unit]
     shown = [
         profile.release(totals(some, profile), LAST, LAST, VARIANCE, zero)
@@ -133,7 +133,7 @@ BUSY = [Event(0, 0)] * 3 + [Event(0, 1)] * 2 + [Event(1, 2)]
 
 
 class OfRecords(UnitProfile):
-    """A profile that counts records in place of units."""
+    """A faulty profile that counts records instead of units."""
 
     def _counts(self, bucket: I64) -> I64:
         many = 1 << np.repeat(np.arange(self.rows), np.arange(1, self.rows + 1))
@@ -141,7 +141,7 @@ class OfRecords(UnitProfile):
 
 
 class Staying(UnitProfile):
-    """A profile whose units stay in the buckets that they pass through."""
+    """A faulty profile that leaves a unit in every bucket that it passes through."""
 
     def absorb(self, units: Units, batch: Batch) -> tuple[Units, I64]:
         after, _ = super().absorb(units, batch)
@@ -158,7 +158,7 @@ def test_the_audit_finds_a_wrong_sensitivity(wrong: UnitProfile) -> None:
 
 
 def test_two_releases_would_cost_more_than_one() -> None:
-    """After each of two slices the unit lies in a bucket: two looks have twice the loss."""
+    """A unit is in one bucket after each of two slices, so two releases cost more than one."""
     first, both = totals(BUSY[:2]), totals(BUSY)
     without = totals([one for one in BUSY if one.unit])
     gaps = [(first - 0) * STEPS, (both - without) * STEPS]

@@ -1,4 +1,4 @@
-"""Events of a trigger: sums by node, and those that wait."""
+"""Events of a trigger: sums by node, and events that wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PHDStream: the tree it grows, what it counts, and audits that notice the published flaws."""
+"""PHDStream: the tree it grows, what it counts, and audits that detect the published flaws."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_tree_without_depth_is_one_counter() -> None:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("theta", [0, 9])
 def test_the_tree_is_the_one_of_the_recursion(seed: int, theta: int) -> None:
-    """Scores are released counts of earlier triggers plus this trigger's insertions."""
+    """A score is the released count of earlier triggers plus this trigger's insertions."""
     domain, horizon = Domain.unit(2, 6), 5
     options = {"smoothing": 0, "theta": theta, "deletions": True, "bound": 2, "forget": False}
     mechanism = made(domain, Fraction(8), horizon, **options)
@@ -120,7 +120,7 @@ def within(cell: int, node: int) -> bool:
 
 
 def recursion(mechanism: PHDStream, changes: dict[int, int], inserted: list[int]) -> list[int]:
-    """Leaves of the tree, from the definition of G and one node at a time."""
+    """Leaves of the tree by the definition of G, one node at a time."""
     rule = mechanism.selection
     assert isinstance(rule, Selection)
 
@@ -187,7 +187,7 @@ def same(first: Releases, second: Releases) -> bool:
 @pytest.mark.parametrize("counter", ["simple", "block"])
 @pytest.mark.parametrize("selection", ["private", "released"])
 def test_state_is_the_live_tree(counter: str, selection: str) -> None:
-    """What lies below a leaf is forgotten: rows are the leaves and their ancestors."""
+    """Stored rows are the leaves and their ancestors; everything below a leaf is forgotten."""
     domain = Domain.unit(2, 6)
     mechanism = made(domain, Fraction(1), 12, counter=counter, selection=selection, floor=1)
     memory = Memory(mechanism, keyed())
@@ -278,7 +278,7 @@ def test_error_is_the_noise_of_a_leaf_that_always_counted(counter: str) -> None:
 
 
 def test_variance_of_leaves_follows_their_counters() -> None:
-    """Where the floor is the cap, every leaf counted at every trigger and inherits nothing."""
+    """With the floor at full depth every leaf counts at every trigger and inherits nothing."""
     domain = Domain.unit(2, 3)
     mechanism = made(domain, Fraction(1), 5, floor=3, selection="released")
     for t, release in enumerate(released(mechanism, trace(), keyed()), 1):
@@ -319,7 +319,7 @@ def test_a_record_enters_one_counter() -> None:
 
 
 class Strict(ZeroNoise):
-    """Keyed noise that refuses to draw one label twice."""
+    """Zero noise that refuses to draw a label twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -337,7 +337,7 @@ class Strict(ZeroNoise):
 @pytest.mark.parametrize("selection", ["private", "released"])
 @pytest.mark.parametrize("counter", ["simple", "block"])
 def test_noise_labels_never_repeat(selection: str, counter: str) -> None:
-    """Nodes come, are forgotten and come back: one draw per node, trigger and purpose."""
+    """One draw per node, trigger and purpose, even for nodes that are forgotten and return."""
     domain = Domain.unit(2, 5)
     mechanism = made(domain, Fraction(2), 9, selection=selection, counter=counter, floor=1)
     noise = Strict()

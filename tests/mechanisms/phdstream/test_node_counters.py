@@ -1,4 +1,4 @@
-"""Counters at nodes: exact sums without noise, the right noise with it, and what it costs.
+"""Counters at nodes: exact sums without noise, the stated noise with it, and its cost.
 
 Covers: mechanisms/phdstream/matrix_counter.py
 """
@@ -45,7 +45,7 @@ def keyed(name: str = "w") -> KeyedNoise:
 
 
 def outputs(counter: NodeCounter, changes: np.ndarray, noise: Noise) -> np.ndarray:
-    """(n, steps) outputs of n nodes that are active at every one of their steps."""
+    """(n, steps) outputs of n nodes that are active at every step."""
     nodes = np.arange(1, len(changes) + 1, dtype=np.uint64)
     cell, out = np.zeros(len(nodes), NODE), []
     for t, change in enumerate(changes.T, 1):
@@ -69,7 +69,7 @@ def test_noise_does_not_depend_on_the_changes(counter: NodeCounter) -> None:
 
 @every
 def test_nodes_may_be_active_at_different_triggers(counter: NodeCounter) -> None:
-    """Selective counting: only a node's own activations matter, for the sum and for the noise."""
+    """Selective counting: sum and noise depend only on a node's own activations."""
     nodes, cell = np.array([5, 9], np.uint64), np.zeros(2, NODE)
     for t in range(1, 13):
         rows = np.array([0, 1] if t % 3 else [0])
@@ -144,7 +144,7 @@ class Recorder(ZeroNoise):
 
 
 def epsilon_of_first_step(horizon: int, scale: Fraction) -> Fraction:
-    """Pure loss of one change at step 1: the released sums that hold it, over their scale."""
+    """Pure loss of one change at step 1: the number of released sums that hold it, over scale."""
     recorder, counter = Recorder(), TreeCounter(HALF, horizon)
     outputs(counter, np.zeros((1, horizon), int), recorder)
     holding = {label for label in recorder.labels if label[4] == 0}
@@ -205,7 +205,7 @@ class Asked(ZeroNoise):
 
 
 def test_trees_of_one_node_share_no_draw() -> None:
-    """Five trees of two steps: each step ends one leaf, each tree one sum of two."""
+    """Ten steps make five trees; each has a draw per step and one for the sum of two."""
     noise = Asked()
     object.__setattr__(noise, "labels", [])
     outputs(TreeCounter(HALF, 2), np.ones((1, 10), np.int64), noise)

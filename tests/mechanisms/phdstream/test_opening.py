@@ -1,4 +1,4 @@
-"""The first trigger of a window: it splits privately, and no event pays more than at the others."""
+"""The first trigger of a window: it splits privately, and costs an event no more than others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_splitting_and_counting_share_what_one_event_may_cost(epsilon: Fraction)
 
 
 def law(selection: Selection, records: list[int]) -> np.ndarray:
-    """Probability that a path stops at each level, for its nodes' records."""
+    """Probability that a path stops at each level, given its nodes' records."""
     going = [
         float(probability(selection, np.array([STEPS * n]), level)[0])
         for level, n in enumerate(records)
@@ -58,7 +58,7 @@ def law(selection: Selection, records: list[int]) -> np.ndarray:
 )
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.9])
 def test_one_insertion_loses_no_more_than_is_declared(records: list[int], share: float) -> None:
-    """Exact probabilities of the splits on its path, and the Laplace shift of one counter."""
+    """Its loss is that of the splits on its path, by exact probabilities, and of one counter."""
     made = opening(Fraction(1), share)
     first, second = law(made.selection, records), law(made.selection, [n + 1 for n in records])
     possible = (first > 0) & (second > 0)
@@ -77,7 +77,7 @@ def test_a_window_costs_no_more_than_without(bound: int, lifetime: int) -> None:
 
 
 def test_a_costly_opening_is_declared() -> None:
-    """The cost follows the opening; it is not that of the other triggers by definition."""
+    """The cost is computed from the opening, not assumed to equal that of later triggers."""
     mechanism = made(SQUARE, Fraction(1), 9, selection="released", bound=3)
     dear = mechanism.__class__(**{**vars(mechanism), "opening": opening(Fraction(1, 2))})
     assert mechanism.cost().epsilon == 1 and dear.cost().epsilon == Fraction(3, 2)
@@ -95,7 +95,7 @@ def test_only_the_first_trigger_draws_for_splits() -> None:
 
 
 def large_boxes(release: Releases, events: np.ndarray) -> float:
-    """Mean relative error of quarters of the square's sides."""
+    """Mean relative error of boxes with a quarter of the square's side."""
     rng = np.random.default_rng(8)
     low = rng.random((200, 2)) * 0.75
     start, end = SQUARE.boxes(events[:, 2].astype(np.uint64))
@@ -107,7 +107,7 @@ def large_boxes(release: Releases, events: np.ndarray) -> float:
 
 
 def test_a_window_of_one_trigger_is_a_map() -> None:
-    """Without the opening it is one cell."""
+    """Without the opening the map would be one cell."""
     events, epsilon = clusters(4000), Fraction(1)
     results = []
     for start in ("private", "as later"):

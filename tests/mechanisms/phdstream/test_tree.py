@@ -53,7 +53,7 @@ def test_projection_is_consistent_and_never_exceeds_the_parent(
     st.integers(0, 12),
 )
 def test_projection_is_the_closest_point(raw: np.ndarray, total: int) -> None:
-    """No non-negative integers of that sum are closer by more than rounding allows."""
+    """Non-negative integers with this sum are at most a rounding error closer."""
     out = project(np.array([total]), raw[None, :], np.ones((1, 3), bool))[0]
     places = itertools.product(range(total + 1), repeat=3)
     best = min(float(((np.array(p) - raw) ** 2).sum()) for p in places if sum(p) == total)
@@ -94,7 +94,7 @@ def test_proportional_shares_follow_the_children() -> None:
 
 
 def random_tree(rng: np.random.Generator, domain: Domain, chance: float = 0.6) -> LiveTree:
-    """Any tree with any released numbers, brought up to date bottom up."""
+    """A random tree with random released numbers, updated bottom up."""
     code, levels = np.ones(1, np.uint64), []
     shape = ExtensionRules(domain, 0)
     for depth in range(domain.depth + 1):
@@ -176,11 +176,11 @@ def test_families_of_different_sizes_are_kept_apart() -> None:
     inherited, shares = np.array([90, 7]) * GRID, np.array([30, 30, 30, 7]) * GRID
     found = share_error(inherited, np.array([9.0, 4.0]), shares, child)
     third = 1 + 90**2 * (1 / 3) * (2 / 3) / 2.5
-    np.testing.assert_allclose(found, [third, third, third, 4.0])  # an only child gets all of it
+    np.testing.assert_allclose(found, [third, third, third, 4.0])  # an only child gets all
 
 
 def test_what_is_not_there_has_no_parts() -> None:
-    """Of a negative count or none, the noise alone is shared."""
+    """Only the noise of a zero or negative count is divided among its children."""
     inherited, shares = np.array([-8, 0]) * GRID, np.array([-6, -2, 0, 0]) * GRID
     found = share_error(inherited, np.array([9.0, 9.0]), shares, None)
     assert found.tolist() == [0.75**2 * 9, 0.25**2 * 9, 9 / 4, 9 / 4]

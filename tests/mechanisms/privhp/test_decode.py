@@ -49,8 +49,8 @@ def test_equals_the_normal_equations(
     found = decode(sketch, noisy, given_, variance)
     assert (found >= 0).all()
     np.testing.assert_array_equal(found[0::2] + found[1::2], given_.records)
-    # 40 steps leave a residue where variances differ by many orders of magnitude. Below 1e4 they
-    # leave more: there are more splits than sums here, and little noise to choose between them.
+    # 40 steps leave a residue if variances differ by many orders of magnitude. Below 1e4 it is
+    # larger: there are more splits than sums here, and little noise to choose between them.
     assert np.abs(found[0::2] - left).max() <= 0.51 + 2e-3 * given_.records.max()
 
 
@@ -70,7 +70,7 @@ def test_where_noise_drowns_everything_splits_are_even() -> None:
 
 
 def test_one_parent_by_hand() -> None:
-    """P = 10, buckets apart: d = (y_left - y_right) / 2 · shrinkage, v = 2, prior 100/12."""
+    """P = 10, no collision: d = (y_left - y_right) / 2 · shrinkage, v = 2, prior 100/12."""
     sketch = Sketch("min", 1024)
     parents = Parents(np.array([5], np.uint64), np.array([10]))
     place, _ = sketch.hash(parents.children(), 0)

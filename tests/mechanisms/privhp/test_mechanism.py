@@ -34,7 +34,7 @@ def first_release(mechanism: PrivHP, part: Part, noise: object = None) -> tuple[
 
 
 def rows_for(mechanism: PrivHP, stored: Rows, part: Part) -> Rows:
-    """Rows as a shard loads them: stored ones, and fresh ones for what is new."""
+    """Rows as a shard loads them: stored rows, and fresh rows for new keys."""
     known = dict(zip(stored.key, range(len(stored.key)), strict=True))
     keys = Keys.of(sorted({*stored.key, *part.key}))
     rows = mechanism.traits.rows(keys)
@@ -55,7 +55,7 @@ def test_dump_twice_is_refused_because_it_would_reveal_exact_counts() -> None:
         mechanism.release(Closed(rows_for(mechanism, stored, more), more, 1), keyed())
     with pytest.raises(ContractError, match="beyond the horizon"):
         mechanism.release(Closed(rows_for(mechanism, stored, more), more, 2), keyed())
-    # What the refusal is for: without it two dumps differ by exactly the new records.
+    # The refusal is needed: without it two releases differ by exactly the new records.
     _, again = first_release(mechanism, merge([first, more]))
     assert again.value.sum() - begun.value.sum() == 7
     noise = mechanism.counter.draw(keyed(), 1)
@@ -103,7 +103,7 @@ def test_memory_follows_the_sketch_and_not_the_stream_or_the_domain() -> None:
 def test_a_release_without_any_record_is_noise() -> None:
     mechanism = one_pass()
     seen = [first_release(mechanism, empty_part(0), keyed(w))[1] for w in range(20)]
-    assert len({tuple(r.value[:, 0].tolist()) for r in seen}) >= 8, "about half have a root below 0"
+    assert len({tuple(r.value[:, 0].tolist()) for r in seen}) >= 8, "too many roots are below 0"
     assert max(r.value.sum() for r in seen) > 0
 
 

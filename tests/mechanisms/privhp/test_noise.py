@@ -22,7 +22,7 @@ SMALL = SumLayout(1, 1, 0, 1, Sketch(width=2))
 
 
 class Labels:
-    """Noise that is zero and remembers which draws were asked for."""
+    """Zero noise that records which draws it was asked for."""
 
     def __init__(self) -> None:
         self.seen: set[tuple[str, bytes, int]] = set()
@@ -73,7 +73,7 @@ def test_loss_over_all_triggers_is_at_most_epsilon(horizon: int) -> None:
     counter = TreeNoise.calibrated(SMALL, horizon, 1, Fraction(1))
     total = loss(counter, 0) + loss(counter, 1)
     assert total <= 1
-    assert total > Fraction(9, 10), "and hardly any of it is wasted"
+    assert total > Fraction(9, 10), "more than a tenth of epsilon is wasted"
     assert sum(cost.epsilon for cost in counter.costs()) <= 1
 
 
@@ -91,13 +91,13 @@ def test_triggers_share_the_draws_of_the_dyadic_tree() -> None:
     counter = TreeNoise.calibrated(SMALL, 8, 1, Fraction(1))
     sums = counter.shape.sums
     for t in range(1, 9):
-        assert len(labels(counter, t)) == t.bit_count() * sums, "every sum, touched or not"
+        assert len(labels(counter, t)) == t.bit_count() * sums, "some sum has no noise"
     for first, second, shared in ((3, 2, 1), (6, 4, 1), (7, 4, 1), (8, 7, 0), (7, 6, 2)):
         assert len(labels(counter, first) & labels(counter, second)) == shared * sums
 
 
 def test_scales_by_hand() -> None:
-    """j = 3 rows pay three times, H(8) = 4 nodes, 2 records a unit."""
+    """The scale covers j = 3 rows, H(8) = 4 nodes and 2 records per unit."""
     counter = TreeNoise.calibrated(SHAPE, 8, 2, Fraction(1))
     for level, cost in enumerate(counter.costs()):
         share = cost.epsilon
@@ -121,7 +121,7 @@ def distance(draws: np.ndarray, scale: float) -> float:
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("level", range(5))
 def test_noise_of_each_level_has_its_scale(level: int) -> None:
-    """Accepts σ, rejects ⅔σ and 1.5σ; one release per node of the tree over triggers."""
+    """The test accepts σ and rejects ⅔σ and 1.5σ, at triggers 2^h, which use one draw per sum."""
     counter = TreeNoise.calibrated(SHAPE, 1 << 20, 1, Fraction(4))
     draws = np.concatenate([
         SHAPE.part(counter.draw(keyed(window), 1 << height), level)

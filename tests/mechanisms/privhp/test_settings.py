@@ -22,7 +22,7 @@ def test_defaults_follow_k() -> None:
 
 
 def test_k_follows_epsilon_and_the_expected_records() -> None:
-    """The power of two nearest to 5·√(n·ε), where a record pays for every height and the bound."""
+    """The power of two nearest to 5·√(n·ε), with ε divided by the heights and the bound."""
     for epsilon, expected in ((Fraction(1, 10), 2_000), (Fraction(1), 10**6)):
         k, ideal = nodes_for(epsilon, expected, 1), 5 * float(expected * epsilon) ** 0.5
         assert k & (k - 1) == 0 and 2**-0.5 < k / ideal <= 2**0.5

@@ -106,7 +106,7 @@ def test_growing_equals_the_definition(table: tuple[int, int, int, int, int]) ->
 
 
 def test_without_noise_and_collisions_all_leaves_are_exact() -> None:
-    """The last sketch is used: the tree reaches level r, not r-1."""
+    """The tree uses the last sketch, so it reaches level r, not r-1."""
     shape = shape_of(6, 2, 64, width=2**20)
     codes = np.arange(64, 128, 3, dtype=np.uint64)
     counts = np.arange(1, len(codes) + 1)
@@ -154,7 +154,7 @@ def test_bars_are_at_least_one_record() -> None:
 
 
 def test_pooling_by_hand() -> None:
-    """Variances 4, 1: the children's sum (variance 2) weighs 4/6, the root's own count 2/6."""
+    """Root variance 4, child variance 1: the children's sum weighs 4/6, the root's count 2/6."""
     shape = shape_of(1, 1, 1)
     found = pooled(shape, np.array([90, 10, 20]), np.array([4.0, 1.0]))
     assert found.tolist() == [50, 10, 20]
@@ -168,7 +168,7 @@ def test_pooling_keeps_what_is_exact_and_halves_the_variance() -> None:
     noise = [np.rint(rng.normal(0, 50, shape.sums)).astype(np.int64) for _ in range(400)]
     left = np.stack([shape.part(pooled(shape, exact + z, one) - exact, 3) for z in noise])
     assert abs(left.mean()) < 4 * 36 / np.sqrt(left.size)
-    # 1/v = 1 + 1/(2v') from level 9 upwards tends to v = 1/2.
+    # From level 9 upwards 1/v = 1 + 1/(2v'), which tends to v = 1/2.
     assert left.var() / 2500 == pytest.approx(0.5, rel=0.12)
     before = exact.copy()
     pooled(shape, exact, one)
@@ -176,7 +176,7 @@ def test_pooling_keeps_what_is_exact_and_halves_the_variance() -> None:
 
 
 def merged_by_hand(leaves: dict[int, int]) -> dict[int, int]:
-    """Two siblings of 0 become their parent, until there are none."""
+    """Replace two siblings without records by their parent, as long as there are any."""
     while pairs := [c for c in leaves if c > 1 and leaves[c] == 0 == leaves.get(c ^ 1)]:
         for code in (pairs[0], pairs[0] ^ 1):
             del leaves[code]

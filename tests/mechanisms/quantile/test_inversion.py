@@ -17,7 +17,7 @@ def test_without_noise_the_place_within_a_band_is_linear() -> None:
     counts = np.array([[0, 0, 10, 0, 30, 0, 0, 0, 0, 0, 0, 0]])
     pivot = np.cumsum(counts, axis=1)[:, :-1] - np.array([[0.5 * 40]])
     found = invert(pivot.astype(float), pivot.astype(float), np.zeros(11), EDGES)
-    # Ten of forty lie in 100…200: the median is a third of the way through 300…400.
+    # Ten of forty values are in 100…200, so the median is a third of the way through 300…400.
     assert (found.value[0], found.low[0], found.high[0]) == (333, 300, 400)
 
 
@@ -61,7 +61,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_intervals_cover_as_often_as_they_say(kind: str) -> None:
-    """400 keys: at least 372 of 95 % intervals hold it, by chance less in 1 of 100 at 95.5 %."""
+    """Of 400 intervals at 95 % at least 372 cover; at a true 95.5 % fewer do in 1 of 100 runs."""
     draw, made = np.random.default_rng(17), bands(0, 100, 256, "linear")
     keys, n, variances = 400, 3000, (900.0, 1350.0, 1350.0, 1350.0, 2700.0)
     counts, values = np.zeros((keys, 256), np.int64), []
@@ -83,8 +83,8 @@ def test_intervals_cover_as_often_as_they_say(kind: str) -> None:
         found = invert(pivot[:, :-1], rise[:, :-1], spread, made.ends)
         truth = np.array([one[int(np.ceil(q * n)) - 1] for one in values])
         held = int(((found.low <= truth) & (truth <= found.high)).sum())
-        assert held >= (372 if kind != "gaps" else 352)  # each ends where a gap begins: 88 %
-        assert held <= 397 or kind in ("discrete", "constant")  # not wider than it needs to be
+        assert held >= (372 if kind != "gaps" else 352)  # an interval ends where a gap begins: 88 %
+        assert held <= 397 or kind in ("discrete", "constant")  # not needlessly wide
 
 
 def test_the_factor_of_intervals_is_as_measured() -> None:

@@ -58,21 +58,21 @@ def test_quantiles_have_names() -> None:
 
 
 def test_every_node_of_every_level_and_key_has_noise_of_its_own() -> None:
-    """Nodes of two keys and all levels: pairwise unequal, and as spread as declared."""
+    """Noise of different nodes is uncorrelated, and has the declared variance at each level."""
     made = build(QuantileParameters(0, 1, bands=64), SETTING)
     many = Keys.of(map(b"%d".__mod__, range(400)))
     nodes = made._nodes(np.zeros((400, 64), np.int64), many, 2, noise())
     flat = np.concatenate([level / level.std() for level in nodes], axis=1)
     correlation = np.corrcoef(flat.T) - np.eye(flat.shape[1])
     assert [level.shape[1] for level in nodes] == [64, 16, 4, 1]
-    assert np.abs(correlation).max() < 0.28  # 5.6 deviations of 400 independent pairs
+    assert np.abs(correlation).max() < 0.28  # 5.6 deviations, with 400 independent pairs
     for level, variance in zip(nodes, made.tree(2).variances, strict=True):
         assert level.var() == pytest.approx(variance, rel=5 * (2 / level.size) ** 0.5)
         assert abs(level.mean()) < 5 * (variance / level.size) ** 0.5
 
 
 def test_released_counts_are_as_noisy_as_they_say() -> None:
-    """2,000 keys: mean and variance within five deviations of what is stated."""
+    """Over 2,000 keys mean and variance are within five deviations of the stated ones."""
     many = Keys.of([b"%d" % i for i in range(2000)])
     counts = np.tile(np.arange(16), (2000, 1)) * 100
     value, variance = MADE._values(counts, many, T, noise())
@@ -99,7 +99,7 @@ def test_a_hidden_key_tells_nothing() -> None:
 
 
 def test_a_key_without_records_never_appears() -> None:
-    """Neither with as many deletions as records, nor with more, whatever the noise."""
+    """Nor does a key with as many deletions as records, or more, whatever the noise."""
     low = replace(MADE, threshold=(-(10**12),) * T)
     for count, appears in ((1, True), (0, False), (-1, False), (-50, False)):
         closed = Closed(low.traits.rows(KEYS[:1]), part({(0, 3): count}), 1)
@@ -107,7 +107,7 @@ def test_a_key_without_records_never_appears() -> None:
 
 
 def test_keys_are_chosen_by_the_count_that_is_released() -> None:
-    """Noise of the root decides: of 300 keys at the threshold those appear that it lifts."""
+    """Of 300 keys at the threshold those appear that the root's noise lifts over it."""
     many = Keys.of(map(b"%03d".__mod__, range(300)))
     steps = MADE.processes[-1].at(noise(), many, 1, np.zeros(300, np.int64))
     count = MADE.threshold[0] // 256
@@ -142,7 +142,7 @@ def batch(records: list[tuple[int, int, int]], made: Quantiles = MADE) -> Batch:
 
 @pytest.mark.thorough
 def test_no_stream_of_three_records_costs_more_than_is_declared() -> None:
-    """All streams of one unit: two triggers, two keys, three values, both signs, each in order."""
+    """All streams of one unit over two triggers, two keys, three values and both signs."""
     made = build(QuantileParameters(0, 140, (0.5,), 16, budget=5), SETTING)
     C = made.counter.factor.C.astype(float)
     kinds = list(itertools.product((0, 1), (0, 1), (-5, 205, 215), (1, -1)))

@@ -30,7 +30,7 @@ LISTED = tuple(b"%02d" % i for i in range(KEYS))
 
 
 def workload(records: int = 20_000, each: int = 1, valued: bool = True) -> Workload:
-    """Keys of falling size, values that no shrinking makes smoother, so many records of a unit."""
+    """Keys of falling size, values too rough for shrinkage to help, ``each`` records per unit."""
     draw = np.random.default_rng(5)
     weight = 0.6 ** np.arange(KEYS)
     key = draw.choice(KEYS, records, p=weight / weight.sum()).astype(np.int32)
@@ -50,7 +50,7 @@ def asked(work: Workload, setting: Setting = SETTING, **given: Any) -> Question:
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_formulas_agree_with_runs(listed: bool) -> None:
-    """Beside the mean over eight noise keys; of small keys the formulas expect too much."""
+    """Formulas agree with the mean over eight noise keys; for small keys they expect more error."""
     question = asked(workload(), replace(SETTING, keys=LISTED if listed else None))
     by_formula = PLANNER.forecast(question, question.parameters, range(0))
     by_run = PLANNER.forecast(question, question.parameters, range(8))
@@ -64,7 +64,7 @@ def test_formulas_agree_with_runs(listed: bool) -> None:
 
 
 def test_a_rank_is_as_noisy_as_the_monotone_distribution_is() -> None:
-    """Twelve keys with 1,700 records each, under 20 noise keys: |N(0, v)| on average."""
+    """Twelve keys of 1,700 records, under 20 noise keys: the mean error is that of |N(0, v)|."""
     work = workload()
     even = work._replace(key=(np.arange(20_000) % KEYS).astype(np.int32))
     question = asked(even, replace(SETTING, keys=LISTED))
@@ -74,7 +74,7 @@ def test_a_rank_is_as_noisy_as_the_monotone_distribution_is() -> None:
 
 
 def test_wide_bands_are_seen_by_a_run_alone() -> None:
-    """All values lie in one band of 16: its middle is released, and ranks are off by a lot."""
+    """All values are in one of 16 bands, whose middle is released, so ranks are far off."""
     work = workload()
     narrow = work._replace(columns={"value": np.where(np.arange(20_000) % 10 < 9, 1.0, 2.0)})
     question = asked(narrow, bands=16)

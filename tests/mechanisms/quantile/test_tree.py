@@ -12,7 +12,7 @@ positive = st.floats(0.5, 50)
 
 
 def matrix(levels: int) -> np.ndarray:
-    """(nodes, B) which band lies under which node, level by level."""
+    """(nodes, B) indicators of the bands under each node, level by level."""
     bands = 4 ** (levels - 1)
     rows = [np.kron(np.eye(bands // 4**level), np.ones(4**level)) for level in range(levels)]
     return np.concatenate(rows)
@@ -55,7 +55,7 @@ def test_without_noise_the_bands_come_back(variances: list[float], seed: int) ->
 
 
 def nearest(children: np.ndarray, total: float) -> np.ndarray:
-    """The same by bisection on the common shift."""
+    """The nearest non-negative children with this total, by bisection on their common shift."""
     low, high = -total - np.abs(children).max() - 1, total + np.abs(children).max() + 1
     for _ in range(200):
         middle = (low + high) / 2
@@ -69,7 +69,7 @@ def nearest(children: np.ndarray, total: float) -> np.ndarray:
 def test_children_are_shrunk_and_shared_out_nearest(
     variances: list[float], total: float, seed: int
 ) -> None:
-    """Against the covariance of least squares and a search for the shift, node by node."""
+    """Compared with the covariance of least squares and a search for the shift, node by node."""
     S, w, tree = matrix(len(variances)), weights(variances), BandTree(tuple(variances))
     bands = np.random.default_rng(seed).normal(1, 10, (1, tree.bands))
     found = tree.smoothed(bands, np.array([total]))
@@ -78,7 +78,7 @@ def test_children_are_shrunk_and_shared_out_nearest(
     for level in range(len(variances) - 2, -1, -1):
         size = 4**level
         apart = np.zeros(tree.bands)
-        apart[:size], apart[size : 2 * size] = 0.5**0.5, -(0.5**0.5)  # a contrast of two children
+        apart[:size], apart[size : 2 * size] = 0.5**0.5, -(0.5**0.5)  # difference of two children
         variance = apart @ inverse @ apart
         children = bands.reshape(-1, 4, size).sum(axis=2)
         children = children - children.mean(axis=1, keepdims=True)
@@ -91,9 +91,9 @@ def test_children_are_shrunk_and_shared_out_nearest(
 
 
 def test_no_bit_of_a_key_depends_on_those_beside_it() -> None:
-    """Neither where a child becomes zero, so that a further step shifts three instead of four."""
+    """This also holds where a child becomes zero and the next step shifts three, not four."""
     four = np.random.default_rng(3).uniform([5, 5, 5, 0], [13, 13, 13, 8], (500, 1, 4))
-    total = four[..., :3].sum(axis=2) - 3 * four[..., 3]  # all are shifted by what the last one is
+    total = four[..., :3].sum(axis=2) - 3 * four[..., 3]  # the shift is minus the last child
     hard = np.array([[[9.0, 4.0, -2.0, -8.0]]])
     alone = [_nearest(one[None], whole[None])[0] for one, whole in zip(four, total, strict=True)]
     beside = _nearest(np.concatenate([four, hard]), np.concatenate([total, [[5.0]]]))

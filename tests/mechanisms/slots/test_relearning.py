@@ -1,4 +1,4 @@
-"""Thresholds learnt anew: what a record pays, which draws are whose, and what is refused."""
+"""Relearnt thresholds: what a record pays, which draws each stretch uses, and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def build(given: Any, setting: Setting = SETTING) -> Any:
 
 @pytest.mark.parametrize("bound", [1, 3])
 def test_shares_of_epsilon_add_up(bound: int) -> None:
-    """What a record pays after the warm-up, from the draws that cover it."""
+    """After the warm-up, the draws that cover a record add up to the whole ε."""
     each = Fraction(2, bound)
     tops = build(replace(TOPS, bound=bound))
     assert tops.relearning.chooser.epsilon == each / 4
@@ -50,14 +50,14 @@ def test_counts_of_a_stretch_choose_the_threshold_of_the_next() -> None:
         assert learnt.thresholds == (10,)
     assert learnt.histogram.tolist() == [0, 9, 3]
     learnt = FOUR.after(learnt, counts, CANDIDATES, zero, 6)
-    # Above 5, 10, 20: 16, 4, 0 of all four triggers; with the penalty the second is best.
+    # Over four triggers 16, 4, 0 values exceed 5, 10, 20; with the penalty 10 is best.
     assert learnt.thresholds == (10, 10) and not learnt.histogram.any()
     for t in range(7, 11):
         learnt = FOUR.after(learnt, counts * 5, CANDIDATES, zero, t)
-    assert learnt.thresholds == (10, 10, 20)  # 20 above the second are more than its penalty saves
+    assert learnt.thresholds == (10, 10, 20)  # 20 values above 10 outweigh the saved penalty
     for t in (11, 12):
         learnt = FOUR.after(learnt, counts, CANDIDATES, zero, t)
-    assert len(learnt.thresholds) == FOUR.stretches == 3  # the end of a window chooses nothing
+    assert len(learnt.thresholds) == FOUR.stretches == 3  # nothing is chosen at the end of a window
 
 
 def test_each_stretch_chooses_with_draws_of_its_own() -> None:
@@ -101,7 +101,7 @@ def test_too_many_stretches_are_refused() -> None:
 
 
 def test_what_is_not_used_is_not_charged() -> None:
-    """The charged configuration of a stream that keeps its threshold does not know the settings."""
+    """If a stream keeps its threshold, its charged configuration omits the unused settings."""
     plain = TopsParameters(warmup=4).pinned()
     assert not {"relearn", "relearn_share"} & plain.keys() and plain["watch"] == 0.0
     assert TOPS.pinned()["relearn"] == 4 and TOPS.pinned()["relearn_share"] == 0.25

@@ -109,7 +109,7 @@ def test_late_records_count_in_the_open_slot_and_early_ones_wait() -> None:
     assert SLOTS.per_slot(entries, 2, 4).tolist() == [1 + 4, 2, 0]
     assert after.due.tolist() == [0, 0, 0, 6]
     assert after.state["count"].tolist() == [0, 0, 0, 1]
-    assert rows.state["count"].sum() == 0  # the argument is as it was
+    assert rows.state["count"].sum() == 0  # the argument is unchanged
     with pytest.raises(ContractError, match="public grid"):
         SLOTS.per_slot(entries, 3, 4)
 

@@ -14,7 +14,7 @@ SLOTS = Slots(thresholds=(0, 5), horizon=12, warmup=2, per_trigger=3)
 
 
 class Asked:
-    """Remembers the triggers that it was asked for."""
+    """Noise that records the first triggers of its draws."""
 
     def __init__(self) -> None:
         self.first: list[list[int]] = []

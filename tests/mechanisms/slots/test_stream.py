@@ -1,4 +1,4 @@
-"""The frame of the streams of values: silence, an opening, then every trigger with its state."""
+"""The base of streams of values: silence, an opening, then a release with state per trigger."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOTS = Slots(thresholds=(0, 5), horizon=5, warmup=2, per_trigger=3)
 
 @dataclass(frozen=True)
 class Plain(SlotStream):
-    """Remembers what it was asked to do."""
+    """A stream that records its calls."""
 
     calls: list[tuple[object, ...]] = field(default_factory=list)
 
@@ -39,7 +39,7 @@ class Plain(SlotStream):
         return with_state(rows, state), released
 
 
-Plain.__abstractmethods__ = frozenset()  # the frame alone is tested: nothing asks for its cost
+Plain.__abstractmethods__ = frozenset()  # this tests the base class alone, which needs no cost
 
 
 def part(made: Plain, times: list[float]) -> Part:
@@ -49,7 +49,7 @@ def part(made: Plain, times: list[float]) -> Part:
 
 
 def closed(made: Plain, rows: Rows, arrived: Part, t: int) -> Closed:
-    """The rows of a trigger: those kept, and fresh ones for what has arrived."""
+    """The closed state of a trigger: kept rows, and fresh rows for arrived keys."""
     kept = rows.key.tolist()
     keys = Keys.of(sorted({*kept, *arrived.key.tolist()}))
     fresh = made.traits.rows(keys)
@@ -65,7 +65,7 @@ def test_a_stream_is_silent_then_opens_then_releases_each_triggers_slots():
     rows, released = made.release(closed(made, nothing, part(made, [0, 4]), 1), None)
     assert not len(released.key) and made.calls == []
     rows, _ = made.release(closed(made, rows, part(made, [5]), 2), None)
-    assert made.calls == [("open", 3)]  # the whole warm-up
+    assert made.calls == [("open", 3)]  # the slots of the whole warm-up
     for t in (3, 4):
         rows, released = made.release(closed(made, rows, part(made, [3.0 * t - 2]), t), None)
         assert made.calls[-1] == (t, 1, 7)

@@ -1,4 +1,4 @@
-"""A window that is closed at once says what a run from trigger to trigger does."""
+"""A window closed at once gives the same as a run from trigger to trigger."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ N, TOP, TRIGGERS = 600, 60, 12
 
 
 def workload(seed: int = 1) -> Workload:
-    """Records of units with several, late and early ones, deletions, values that are no number."""
+    """Units with several records, late and early records, deletions, and values that are NaN."""
     draw = np.random.default_rng(seed)
     time = np.clip(np.sort(draw.integers(0, 36, N)) + draw.integers(-6, 7, N), 0, 35)
     value = np.where(draw.random(N) < 0.02, np.nan, draw.gamma(2, 6, N))
@@ -42,7 +42,7 @@ def made(kind: str = "pak", **given: Any) -> Any:
 
 
 def released(mechanism: Pak, work: Workload, plays: int) -> list[tuple[int, list[int]]]:
-    """Threshold, and running totals after each slot from the end of the warm-up on."""
+    """Threshold, and the running total after each slot from the end of the warm-up on."""
     noises = [noise_of("p", play, 0) for play in range(plays)]
     found = []
     for outs in replays(mechanism, work, noises):
@@ -86,7 +86,7 @@ def test_records_are_read_once_for_all_warmups() -> None:
     work = workload()
     one = arrived(made(warmup=1).slots, work)
     assert arrived(made(warmup=5).slots, work) is one
-    assert arrived(made(warmup=1).slots, workload()) is not one  # alike, but not the same
+    assert arrived(made(warmup=1).slots, workload()) is not one  # equal, but another object
     assert arrived(made(warmup=1, resolution=8).slots, work) is not one
 
 
@@ -98,7 +98,7 @@ def test_a_late_record_counts_in_the_first_open_slot() -> None:
         columns={"time": time, "value": value},
     )  # fmt: skip
     entries = closed(slots, arrived(slots, work), np.arange(1, 9))
-    # The fourth micro-batch has both others: slots 2 and 4 were closed by triggers 2 and 3.
+    # Both other records come in the fourth micro-batch, after triggers 2 and 3 closed their slots.
     assert entries.slot.tolist() == [0, 1, 6, 7] and entries.sum.tolist() == [1, 2, 9, 3]
 
 

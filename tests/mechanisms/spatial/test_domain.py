@@ -1,4 +1,4 @@
-"""Domains: what falls where, what is dropped, and that cells nest."""
+"""Domains: the cell of each record, dropped records, and nested cells."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_every_node_with_a_kept_record_touches_the_polygon(level: int) -> None:
     full = np.unique(codes[in_triangle(points)])
     assert domain.touches(full).all()
     touching = domain.touches(np.unique(codes))
-    # Boxes that only graze the polygon may touch without a sample, but not many of them.
+    # A box that only grazes the polygon may touch it without a sample, but few boxes do.
     assert touching.sum() <= len(full) * 1.1 + 2
 
 

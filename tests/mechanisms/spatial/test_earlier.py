@@ -1,4 +1,4 @@
-"""An earlier map inside a newer one: sums stay, shares are taken over as far as the maps agree."""
+"""An earlier map inside a newer one: sums stay, and shares are adopted as far as the maps agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def grown(domain: Domain, seed: int, leaves: int = 40) -> LeafCounts:
 
 
 def cells(domain: Domain, weight: np.ndarray, depth: int, records: float) -> LeafCounts:
-    """All cells of a depth, with shares of the records as finest cells have weights."""
+    """All cells of a depth; records are shared among them by the weights of their finest cells."""
     finest = np.arange(1 << domain.bits, 2 << domain.bits, dtype=np.uint64)
     drop = (domain.depth - depth) * domain.step
     codes, place = np.unique(finest >> np.uint64(drop), return_inverse=True)
@@ -36,7 +36,7 @@ def rough(seed: int) -> np.ndarray:
 
 
 def inside(domain: Domain, leaves: LeafCounts, node: int) -> float:
-    """Records of a node, leaf by leaf."""
+    """Records in a node, added up leaf by leaf."""
     found = 0.0
     for code, count in zip(leaves.code.tolist(), leaves.held.tolist(), strict=True):
         up = code.bit_length() - node.bit_length()
@@ -82,7 +82,7 @@ def test_maps_of_one_law_are_divided_alike() -> None:
 
 
 def test_maps_without_anything_in_common_are_divided_nearly_evenly() -> None:
-    """Twenty pairs of laws: chance makes some agree a little, and in the mean nothing is lost."""
+    """Of twenty pairs of laws some agree a little by chance; on average little is lost."""
     lost, slopes = [], []
     for seed in range(20):
         newer = cells(SQUARE, rough(seed), 4, 50_000.0)
@@ -96,7 +96,7 @@ def test_maps_without_anything_in_common_are_divided_nearly_evenly() -> None:
 
 
 def test_a_map_that_is_upside_down_is_not_turned_over() -> None:
-    """Shares against the earlier ones give no negative agreement."""
+    """If shares oppose the earlier ones, the agreement is zero, never negative."""
     law = hills(3)
     newer, earlier = cells(SQUARE, 1 / law, 4, 50_000.0), cells(SQUARE, law, 5, 400_000.0)
     slope = agreement(SQUARE, newer, earlier, 20.0).slope

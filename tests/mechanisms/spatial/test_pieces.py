@@ -1,4 +1,4 @@
-"""Pieces of cells inside a public region: areas, and points that are uniform and nowhere else.
+"""Pieces of cells inside a public region: areas, and points that are uniform inside it.
 
 Covers: mechanisms/spatial/region.py
 """
@@ -36,7 +36,7 @@ def ring_of(seed: int, corners: int) -> tuple[tuple[float, float], ...]:
 
 @given(st.integers(0, 10_000), st.integers(3, 9), st.integers(0, 4))
 def test_areas_are_those_of_a_fine_grid(seed: int, corners: int, level: int) -> None:
-    """Judged by counting midpoints of a grid with the even-odd rule."""
+    """Compared with the number of grid midpoints inside by the even-odd rule."""
     ring = ring_of(seed, corners)
     domain = Domain(AXES, 8, "binary", ring)
     codes = np.arange(1 << level, 2 << level, dtype=np.uint64)
@@ -71,7 +71,7 @@ def test_no_synthetic_point_lies_outside_the_polygon(ring) -> None:
 
 
 def test_points_are_uniform_in_the_polygon() -> None:
-    """Against rejection from the whole box: both coordinates have one law."""
+    """Compared with rejection sampling from the box: coordinates have the same distribution."""
     domain = Domain(AXES, 8, "binary", TRIANGLE)
     ours = scatter(domain, np.ones(1, np.uint64), np.array([20_000]))
     draw = np.random.default_rng(2).random((100_000, 2)) * [4, 2] + [-1, 0]
@@ -99,7 +99,7 @@ def test_a_leaf_above_listed_cells_has_its_points_in_those_cells() -> None:
     codes, keep = domain.locate(points)
     assert keep.all()
     share = np.mean(codes == 0b11110)
-    assert share == pytest.approx(1 / 3, abs=0.02)  # one finest cell beside one twice as large
+    assert share == pytest.approx(1 / 3, abs=0.02)  # one finest cell, and one twice as large
     everything = range_counts(domain, np.ones(1, np.uint64), np.array([9]),
                               np.array([[-1.0, 0.0]]), np.array([[3.0, 2.0]]))  # fmt: skip
     assert everything[0] == pytest.approx(9)
@@ -114,7 +114,7 @@ def test_a_leaf_without_a_part_in_the_region_has_no_points() -> None:
 
 
 def ringed(*corners: float) -> tuple[tuple[float, float], ...]:
-    """A box as a ring, from its ends."""
+    """The ring of a box, from its west, south, east and north ends."""
     west, south, east, north = corners
     return ((west, south), (east, south), (east, north), (west, north))
 
@@ -123,7 +123,7 @@ LAKE, ISLAND = ringed(0.1, 0.3, 1.3, 1.6), ringed(0.4, 0.6, 0.9, 1.1)
 HOLED = Region(
     (
         (ringed(-0.8, 0.1, 1.7, 1.9), LAKE, ((1.35, 0.2), (1.65, 0.3), (1.5, 1.8))),
-        (ISLAND,),  # within the hole of the first
+        (ISLAND,),  # inside the hole of the first
         (((2.0, 0.0), (2.9, 0.0), (2.5, 1.9)),),
     )
 )
@@ -156,7 +156,7 @@ def test_range_counts_leave_holes_out() -> None:
 
 @given(st.integers(0, 2**32))
 def test_records_are_kept_where_the_region_is(seed: int) -> None:
-    """Judged by another library; a node that holds a kept record touches the region."""
+    """Compared with shapely; a node that holds a kept record touches the region."""
     domain = Domain(AXES, 6, region=HOLED)
     points = np.random.default_rng(seed).random((500, 2)) * [4, 2] + [-1, 0]
     codes, keep = domain.locate({"x": points[:, 0], "y": points[:, 1]})
@@ -171,7 +171,7 @@ def test_records_are_kept_where_the_region_is(seed: int) -> None:
 
 @pytest.mark.thorough
 def test_many_edges_give_what_single_ones_do() -> None:
-    """A coast of 4,000 corners: the sorted sweep against all edges for all points."""
+    """A polygon of 4,000 corners: the sorted sweep agrees with shapely."""
     angle = np.linspace(0, 2 * np.pi, 4000, endpoint=False)
     reach = 0.7 + 0.2 * np.random.default_rng(0).random(4000)
     ring = tuple(zip((1 + reach * np.cos(angle)).tolist(), (1 + reach * np.sin(angle)).tolist(),

@@ -120,7 +120,7 @@ def test_one_record_on_a_path_costs_at_most_epsilon(
 
 
 def test_worst_monotone_path_is_close_to_the_bound() -> None:
-    """Every node just above the clamp of its child: the proof leaves little on the table."""
+    """Every node is just above the clamp of its child: the proof is nearly tight."""
     selection = Selection(1, QUARTER, depth=16)
     worst = 0.0
     for score in range(0, 16 * selection.delta, 8):
@@ -130,7 +130,7 @@ def test_worst_monotone_path_is_close_to_the_bound() -> None:
 
 
 def test_scores_that_grow_downwards_lose_one_unit_per_level() -> None:
-    """The flaw of scoring with raw released counts: negative siblings let b = θ on every level."""
+    """Raw released counts are unsafe scores: negative siblings allow b = θ on every level."""
     selection = Selection(1, QUARTER, depth=20)
     scores = [level * selection.delta - STEPS for level in range(20)]
     expected = 20 * STEPS / float(selection.scale)
@@ -139,7 +139,7 @@ def test_scores_that_grow_downwards_lose_one_unit_per_level() -> None:
 
 
 def test_minimum_of_ancestors_moves_nodes_off_the_path() -> None:
-    """Why clamping the sum of counts and changes along the path is no repair."""
+    """Clamping the sum of counts and changes along the path does not repair this."""
     released, insert = {"root": 5, "left": 9, "right": 9}, {"root": 1, "left": 1, "right": 0}
     before = min(released["root"], released["right"])
     after = min(released["root"] + insert["root"], released["right"] + insert["right"])

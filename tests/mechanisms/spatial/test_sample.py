@@ -13,7 +13,7 @@ COUNTS = np.array([50, 30, 0, 20])
 
 
 def descend(leaves: dict[int, int], u: int) -> int:
-    """The sampler as it is defined: go left if u < count of the left child, else subtract it."""
+    """The sampler by definition: go left if u < the left child's count, else subtract the count."""
     counts: dict[int, int] = {}
     for code, count in leaves.items():
         while code:

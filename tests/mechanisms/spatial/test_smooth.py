@@ -1,4 +1,4 @@
-"""Smooth maps: sums of leaves stay, steps go, and points follow."""
+"""Smooth maps: leaf sums stay, steps at edges shrink, and points follow the density."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def test_finer_cells_add_up_to_their_leaf(domain: Domain, seed: int) -> None:
 
 
 def test_density_goes_on_across_an_edge() -> None:
-    """Two halves of 100 and 300 records: cells rise from one to the other, and not at its ends."""
+    """Density changes gradually across the edge between a dense half and a sparse one."""
     line = Domain.unit(1, 6)
     codes = np.array(
         [3, 4, *range(64 + 16, 64 + 32)], np.uint64
-    )  # a quarter is as fine as the grid
+    )  # one quarter has leaves of the grid's depth
     counts = np.array([2400, 400, *[25] * 16])
     fine, held = smoothed(line, codes, counts)
     along = held[np.argsort(fine)]
     steps = np.abs(np.diff(along))
-    assert steps.max() < 0.5 * (2400 / 32 - 25)  # a uniform leaf has the whole step at its edge
+    assert steps.max() < 0.5 * (2400 / 32 - 25)  # uniform leaves have the whole step
     assert (np.diff(along[28:40]) > -1e-9).all()
 
 
@@ -104,13 +104,13 @@ def test_nothing_is_moved_out_of_a_region() -> None:
 
 
 def test_it_lowers_the_error_of_a_hill() -> None:
-    """Exact counts of coarse leaves of a Gaussian: small boxes gain."""
+    """Smoothing the exact counts of a Gaussian's coarse leaves improves small boxes."""
     rng = np.random.default_rng(2)
     points = np.clip(rng.normal(0.5, 0.15, (200_000, 2)), 0, 1 - 1e-9)
     finest, each = np.unique(SQUARE.place(points), return_counts=True)
     level = np.arange(64, 128, dtype=np.uint64)  # 8 x 8 cells
     counts = np.bincount((finest >> np.uint64(6)).astype(int) - 64, each, 64)
-    # One leaf at the grid's depth makes the grid fine.
+    # Splitting one leaf down to the grid's depth makes the grid fine.
     codes = np.concatenate([level[1:], np.arange(64 << 6, 65 << 6, dtype=np.uint64)])
     held = np.concatenate([counts[1:], np.full(64, counts[0] / 64)])
     low = rng.random((300, 2)) * 0.9

@@ -1,4 +1,4 @@
-"""The frame of the mechanisms over points: coordinates in, cells of the domain out."""
+"""The base of mechanisms over points: coordinates in, cells of the domain out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hushstream.mechanisms.spatial.stream import SpatialStream
 
 
 class Frame(SpatialStream):
-    """The frame alone; nothing asks for what a family adds."""
+    """The base class alone, without what a family adds."""
 
     insertions = 1
 

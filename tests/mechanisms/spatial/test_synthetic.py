@@ -47,7 +47,7 @@ def ancestors(cells: np.ndarray, leaf: int) -> np.ndarray:
 
 
 def test_rounding_has_no_bias() -> None:
-    """Rounding up would add half a record per leaf."""
+    """Rounding up would add records to every leaf."""
     counts = np.full(20_000, GRID // 4)
     leaves = np.full(20_000, 1, np.uint64)
     total = len(scatter(SQUARE, leaves, counts, GRID)["x1"])

@@ -23,7 +23,7 @@ SURVEY = Survey(Fraction(1), Fraction(100), "s", reports=2, buckets=32, levels=1
 
 @cache
 def somebody(survey: Survey, group: int) -> str:
-    """A user whom the survey's hash puts into a group; anybody if there is no such group."""
+    """A user whom the survey's hash puts into a group, or any user if there is no such group."""
     return next((u for u in map(str, range(5000)) if survey.group(u) == group), "nobody")
 
 
@@ -76,7 +76,7 @@ def survey_run(
     horizon: int = 6,
     told: int | None = None,
 ) -> tuple[ToPL, list[Releases]]:
-    """Range reports up to the warm-up, then everybody with the released threshold, or ``told``."""
+    """Range reports at any trigger; value reports after the warm-up, with theta or ``told``."""
     n = len(value)
     generator = np.random.default_rng(seed)
     mechanism = ToPL(survey, Fraction(1, 1000), horizon, warmup, expected=n // horizon)
@@ -106,7 +106,7 @@ def survey_run(
         )
         memory.absorb(batch)
         out.append(memory.trigger())
-        if told and t == warmup:  # as if the range group had said so
+        if told and t == warmup:  # as if it followed from range reports
             kept = memory.row_tables[0].rows
             kept.state["count"][kept.key.tolist().index(TOLD)] = told
             memory.row_tables[0].store(kept)

@@ -1,4 +1,4 @@
-"""The stated share of values from theta on: unbiased answers, and intervals that hold it."""
+"""The stated share of values from theta on: unbiased estimates, and intervals that cover it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_error_is_that_of_single_answers_and_one_more() -> None:
 
 
 def seen_of(survey: Survey, law: str, steps: Steps, seed: int) -> tuple[Buckets, float]:
-    """Reports of both groups that search, and the exact share of everybody."""
+    """Reports of the range and narrow groups, and the exact share over all their users."""
     draw = np.random.default_rng([41, seed])
     value = np.clip(LAWS[law](draw, 2 * USERS), 0, 100)
     groups = np.where(np.arange(len(value)) % 2, RANGE, NARROW if survey.rounds > 1 else 0)
@@ -71,7 +71,7 @@ def seen_of(survey: Survey, law: str, steps: Steps, seed: int) -> tuple[Buckets,
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize(("rounds", "theta", "within"), [(1, 8, 0), (2, 53, 57), (2, 52, 52)])
 def test_intervals_hold_the_exact_share(law: str, rounds: int, theta: int, within: int) -> None:
-    """Also where theta is the range itself, beyond which all narrow values are alike."""
+    """This includes theta at the end of the range, beyond which all narrow reports look alike."""
     missed, widths = 0, []
     for run in range(RUNS):
         survey, steps = survey_of(("1/2", "1", "4")[run % 3], rounds), Steps(theta, within)

@@ -1,4 +1,4 @@
-"""The channel that is told with a threshold: private, drawn exactly, chosen and stated right."""
+"""The channel published with a threshold: its privacy, exact draws, choice and stated noise."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_no_output_of_a_value_is_more_than_e_to_the_epsilon_times_as_likely(
     table = np.array([made.weights(level) for level in range(made.inputs)], object)
     assert (table.sum(axis=1) == made.total).all()
     spoken = table[:, (table > 0).any(axis=0)]
-    assert (spoken > 0).all()  # what one input can say, every other one can
+    assert (spoken > 0).all()  # all inputs have the same possible outputs
     bound = exp_below(Fraction(epsilon))
     assert all(Fraction(max(column), min(column)) <= bound for column in spoken.T.tolist())
 
@@ -73,7 +73,7 @@ def test_no_output_of_a_value_is_more_than_e_to_the_epsilon_times_as_likely(
 def test_the_ratio_of_any_two_values_is_bounded_after_rounding(
     epsilon: Fraction, levels: int, channel: int, pair: tuple[float, float], data: st.DataObject
 ) -> None:
-    """Values between levels are rounded at random: a mixture of two rows, input by input."""
+    """A value between levels is rounded at random, so its outputs are a mixture of two rows."""
     survey = Survey(epsilon, Fraction(1), "s", levels=levels, channel="told")
     made = survey.mixed(channel)
     output = data.draw(st.sampled_from(list(survey.outputs(channel))))
@@ -88,7 +88,7 @@ def test_the_ratio_of_any_two_values_is_bounded_after_rounding(
     assert first <= second * exp_below(epsilon) and second <= first * exp_below(epsilon)
 
 
-@pytest.mark.spread(4)  # of twelve cases: each channel once
+@pytest.mark.spread(4)  # of twelve cases, one for each channel
 @each
 @pytest.mark.parametrize("value", [0.0, 30.0, 61.8, 100.0])
 def test_outputs_are_drawn_with_the_probabilities_of_the_table(channel: int, value: float) -> None:
@@ -232,7 +232,7 @@ def reports(survey: Survey, value: np.ndarray, group: int, step: int, seed: int)
 
 
 def test_a_range_near_b_is_b_and_so_is_a_threshold_that_gains_little() -> None:
-    """Exponential values that end at B: a cut's true cost is more than the reports can tell."""
+    """For exponential values up to B, a cut costs more than the reports can show."""
     found: dict[str, list[int]] = {"told": [], "hybrid": []}
     for channel, steps in found.items():
         survey = Survey(Fraction(1, 2), Fraction(100), "s", rounds=2, channel=channel)
@@ -255,7 +255,7 @@ def test_a_range_near_b_is_b_and_so_is_a_threshold_that_gains_little() -> None:
 @pytest.mark.parametrize("channel", [PIECEWISE, TWO_POINT])
 @pytest.mark.parametrize("epsilon", ["1", "2", "4"])
 def test_the_noise_that_is_stated_is_that_of_the_channel(epsilon: str, channel: int) -> None:
-    """Values of three kinds; two points cannot show how far values differ, so they state more."""
+    """Two-point answers cannot show how much values differ, so their stated noise is larger."""
     survey, n = told(epsilon, 512), 200_000
     value = np.repeat([0.0, 10.0, 60.0], [n // 2, n // 4, n // 4])
     step = 32 + channel * STEP
@@ -282,7 +282,7 @@ def test_few_reports_state_nearly_the_worst_noise(channel: int) -> None:
 @pytest.mark.parametrize("epsilon", ["1/2", "2", "6"])
 @pytest.mark.parametrize("law", ["spread", "mostly zero"])
 def test_errors_are_as_large_as_stated(epsilon: str, channel: int, law: str) -> None:
-    """A random fifth reports its range, the others values; the mean is that of everybody."""
+    """A random fifth sends range reports, the others value reports; the mean is over all users."""
     survey = Survey(
         Fraction(epsilon), Fraction(100), "s", 1, Fraction(1, 5), 64, 64, channel="told"
     )
@@ -290,7 +290,7 @@ def test_errors_are_as_large_as_stated(epsilon: str, channel: int, law: str) -> 
     runs, step, scores = 80, 64 + channel * STEP, []
     for seed in range(runs):
         draw = np.random.default_rng([9, seed])
-        value = draw.choice(kinds, 1000)  # at random to one group or the other, as by the hash
+        value = draw.choice(kinds, 1000)  # random order, so groups are random as by the hash
         parts = [reports(survey, value[:200], RANGE, 0, seed)]
         parts.append(reports(survey, value[200:], VALUE, step, 500 + seed))
         seen = Buckets(*(np.concatenate(column) for column in zip(*parts, strict=True)))
@@ -339,7 +339,7 @@ def test_threshold_and_channel_are_published_and_reports_by_it_count(
     assert last.value[0, 0] / 100 == pytest.approx(
         value.mean(), abs=5 * last.variance[0, 0] ** 0.5 / 100
     )
-    assert last.value[0, 1]  # the value group's reports are of this micro-batch alone
+    assert last.value[0, 1]  # only this micro-batch has value reports
     for wrong in (1, 2):
         assert released(survey, value, wrong)[1].value[0, 1] == 0
 

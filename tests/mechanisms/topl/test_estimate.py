@@ -1,4 +1,4 @@
-"""Estimates of mean, sum and threshold: right, as exact as they say, and within 64 bits."""
+"""Estimates of mean, sum and threshold: correct, as accurate as stated, and within 64 bits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_mean_sum_and_threshold_of_a_skewed_stream() -> None:
     clipped = np.minimum(value, float(survey.threshold(theta))).mean()
     assert mean == pytest.approx(clipped, abs=5 * releases[-1].variance[0, 0] ** 0.5 / 1000)
     assert mean == pytest.approx(value.mean(), rel=0.2)
-    # the forecast is for the whole range, hence far above
+    # the forecast assumes the whole range, so it is far higher
     assert releases[-1].variance[0, 0] ** 0.5 < mechanism.error(6)[0] / 2
     assert {"distribution"} <= releases[1].public.keys() & releases[5].public.keys()
     assert "distribution" not in releases[2].public
@@ -37,7 +37,7 @@ def test_mean_sum_and_threshold_of_a_skewed_stream() -> None:
 
 @pytest.mark.thorough
 def test_the_forecast_error_is_reached_by_the_worst_case() -> None:
-    """Everybody in the middle of the whole range, where the two-point channel is noisiest."""
+    """All values are in the middle of the range, where the two-point channel is noisiest."""
     survey = Survey(Fraction(1, 2), Fraction(100), "s", buckets=32, levels=32)
     misses = []
     for seed in range(150):

@@ -1,4 +1,4 @@
-"""Distributions and thresholds from reports; many devices at once from the same tables."""
+"""Distributions and thresholds from reports; simulation of many devices from the same tables."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_a_short_range_gets_a_low_threshold_and_a_full_one_none() -> None:
     short /= short.sum()
     low = local.choose_threshold(short, 16.7, 90_000)
     assert 20 <= low <= 80
-    assert local.choose_threshold(short, 1.0, 90_000) > low  # less noise, less bias
+    assert local.choose_threshold(short, 1.0, 90_000) > low  # less noise makes less bias worthwhile
     assert local.choose_threshold(short, 16.7, 9e7) > low  # so do more reports
     assert local.choose_threshold(np.full(d, 1 / d), 16.7, 90_000) == d
     assert local.choose_threshold(short, 16.7, 0) == d

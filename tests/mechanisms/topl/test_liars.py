@@ -1,6 +1,6 @@
-"""How far false reports move a mean: never further than the page says.
+"""False reports move a mean no further than the page says.
 
-Variances and ends of the channels are taken from their tables here, by code of its own.
+Variances and ends of the channels are computed here from their tables, by separate code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GRID = Fraction(1, 10**6)
 
 
 class Channel(NamedTuple):
-    """What a page needs to know of a channel on [-1, 1]."""
+    """Figures of a channel on [-1, 1] that the page's bound uses."""
 
     reach: float  # largest absolute value of an answer
     variance: float  # of an answer, for the worst input
@@ -43,13 +43,13 @@ def channel(survey: Survey, group: int) -> Channel:
 
 
 def relative_weight(survey: Survey, theta: int) -> float:
-    """Weight of a range report where a value report weighs 1."""
+    """Weight of a range report if a value report weighs 1."""
     ratio = channel(survey, VALUE).variance / channel(survey, RANGE).variance
     return ratio * (theta / survey.buckets) ** 2
 
 
 def most(survey: Survey, theta: int, reports: np.ndarray, false: np.ndarray) -> float:
-    """The page's bound, from numbers of reports (range, value) and of the false among them."""
+    """The page's bound, from the numbers of (range, value) reports and of false ones among them."""
     weight = np.array([relative_weight(survey, theta), 1])
     top = np.array([float(survey.bound), float(survey.threshold(theta))])
     reach = np.array([channel(survey, group).reach for group in (RANGE, VALUE)])
@@ -58,7 +58,7 @@ def most(survey: Survey, theta: int, reports: np.ndarray, false: np.ndarray) -> 
 
 @pytest.mark.parametrize("epsilon", ["1/1000", "1/10", "1/2", "61/100", "1", "2", "4"])
 def test_a_false_range_report_moves_less_than_a_false_value_report(epsilon: str) -> None:
-    """So that every false report counts as one of the value group: k theta C / n."""
+    """So the bound k theta C / n may count every false report as a value report."""
     survey = Survey(Fraction(epsilon), Fraction(100), "s", buckets=64, levels=64)
     for theta in (1, 5, 64):
         one = relative_weight(survey, theta) * 100 * channel(survey, RANGE).reach
@@ -67,7 +67,7 @@ def test_a_false_range_report_moves_less_than_a_false_value_report(epsilon: str)
 
 @pytest.mark.parametrize("epsilon", ["1/2", "1", "2"])
 def test_an_answer_is_so_far_from_the_mean_of_any_true_one(epsilon: str) -> None:
-    """The bound in expectation: half of reach and range together, for both groups."""
+    """The bound in expectation is (reach + 1) / 2 of the range, for both groups."""
     survey = Survey(Fraction(epsilon), Fraction(100), "s", buckets=16, levels=16)
     for made, reach in (
         (survey.hybrid, channel(survey, VALUE).reach),
@@ -80,7 +80,7 @@ def test_an_answer_is_so_far_from_the_mean_of_any_true_one(epsilon: str) -> None
             assert max(abs(answer - mean) for answer in says) <= (reach + 1) / 2 + 1e-9
 
 
-# Any answers whatever, few enough to try the worst
+# Arbitrary answers, few enough to try the worst
 
 SMALL = Survey(
     Fraction(1), Fraction(100), "s", reports=1, buckets=16, levels=8, share=Fraction(1, 4)
@@ -93,7 +93,7 @@ def users_of(survey: Survey, group: int, number: int) -> list[str]:
 
 
 def mean_of(early: list[int], ranged: list[int], valued: list[int]) -> tuple[int, float]:
-    """Theta and the last mean, from the outputs of range reports in two batches and of values."""
+    """Theta and the last mean, from outputs of two batches of range reports and value reports."""
     mechanism = ToPL(SMALL, GRID, horizon=2)
     memory, theta = Memory(mechanism, ZeroNoise()), 0
     names = {group: users_of(SMALL, group, 40) for group in (RANGE, VALUE)}
@@ -142,7 +142,7 @@ def test_no_answers_move_the_mean_beyond_the_bound(
 
 
 def test_the_bound_is_reached() -> None:
-    """All say the least, and then some of them the most: no smaller bound would hold."""
+    """All report the least, then some report the most: the mean moves by the whole bound."""
     top = SMALL.hybrid.piecewise.outputs - 1
     theta, low = mean_of([3, 4], [5], [0] * 20)
     _, high = mean_of([3, 4], [5], [top] * 7 + [0] * 13)
@@ -156,7 +156,7 @@ N, LIARS = 100_000, 100
 
 
 class Crowd(NamedTuple):
-    """100,000 users, half of the range group before the threshold and everybody else after it."""
+    """100,000 users; half of the range group reports before the threshold, all others after it."""
 
     user: np.ndarray
     group: np.ndarray
@@ -181,7 +181,7 @@ MECHANISM = ToPL(CITY, GRID, horizon=2)
 def aggregated(
     lies: np.ndarray | None = None, lie: tuple[int, int, int] = (0, 0, 0), early: bool = False
 ) -> tuple[int, float]:
-    """Theta and the mean where ``lies`` (rows) all say (group, theta, code); 0 theta: published."""
+    """Theta and the mean if rows ``lies`` report (group, theta, code); theta 0: the published."""
     city, memory, theta = crowd(), Memory(MECHANISM, ZeroNoise()), CITY.buckets
     lying = np.zeros(N, bool)
     lying[np.array([], int) if lies is None else lies] = True
@@ -238,19 +238,19 @@ def test_a_hundred_liars_of_the_range_group_move_less() -> None:
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("theta", [1, 2, 511, 512])
 def test_a_threshold_that_was_not_published_counts_for_nothing(theta: int) -> None:
-    """With theta = 1 a report would weigh as much as a thousand others: 35.6 became 15.6."""
+    """At theta = 1 a report would weigh as much as a thousand: a mean of 35.6 became 15.6."""
     other, mean, valued = honest()
     assert theta != other
     _, moved = aggregated(liars(VALUE), (VALUE, theta, BOTTOM))
     _, wrong_too = aggregated(liars(VALUE), (VALUE, theta, TOP))
-    assert moved == wrong_too  # what they say is not looked at
+    assert moved == wrong_too  # the answers are ignored
     reach = channel(CITY, VALUE).reach
     assert abs(moved - mean) <= LIARS * float(CITY.threshold(other)) * reach / valued
 
 
 @pytest.mark.parametrize(("group", "other", "code"), [(VALUE, RANGE, 0), (RANGE, VALUE, TOP)])
 def test_the_other_group_is_not_open_to_anybody(group: int, other: int, code: int) -> None:
-    """Its reports are gone, whatever they say."""
+    """A report under another group's name is dropped, whatever it says."""
     _, one = aggregated(liars(group), (other, 0, code))
     _, two = aggregated(liars(group), (other, 0, code + 1 if code == 0 else code - 1))
     assert one == two

@@ -61,7 +61,7 @@ def test_text_is_refused() -> None:
 
 
 def test_reports_of_another_survey_are_dropped() -> None:
-    """Another epsilon or range, and the same output would mean something else."""
+    """With another epsilon or range the same output would mean something else."""
     rows = [(0, RANGE, 0, 0)]
     for name, value in {"epsilon": 2, "bound": 99, "salt": "t", "reports": 3, "period": 7}.items():
         other = replace(SURVEY, **{name: value})  # type: ignore[arg-type]
@@ -128,7 +128,7 @@ def test_an_empty_micro_batch_still_releases() -> None:
 def test_a_report_that_is_left_out_has_used_up_its_slot_and_leaves_no_state() -> None:
     mechanism = ToPL(SURVEY, horizon=2)
     memory = Memory(mechanism, ZeroNoise())
-    rows, kept = [(0, VALUE, 32, 3), (0, RANGE, 0, 3)], []  # the first: before the threshold
+    rows, kept = [(0, VALUE, 32, 3), (0, RANGE, 0, 3)], []  # the first precedes the threshold
     for t in (1, 2):
         coded = mechanism.encode(columns(rows))
         ones = np.ones(2, np.int8)
@@ -142,7 +142,7 @@ def test_a_report_that_is_left_out_has_used_up_its_slot_and_leaves_no_state() ->
 
 
 def test_a_lost_threshold_stops_the_release() -> None:
-    """It cannot be chosen anew: later reports of the range group are in the counts by then."""
+    """It cannot be chosen again, because the counts now include later range reports."""
     mechanism = ToPL(SURVEY, horizon=3, warmup=1)
     memory = Memory(mechanism, ZeroNoise())
     memory.trigger()

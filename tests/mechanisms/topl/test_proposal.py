@@ -1,4 +1,4 @@
-"""Advice on a survey: what is proposed is better, and what is close stays as configured.
+"""Advice on a survey: proposals are better, and settings that are nearly as good stay.
 
 Covers: mechanisms/topl/trial.py
 """
@@ -29,7 +29,7 @@ def test_a_longer_warmup_is_proposed_where_a_round_has_few_reports() -> None:
     assert found.proposed.error < found.configured.error < found.top
     assert found.ideal <= found.proposed.error
     assert found.proposed.parameters.warmup > found.configured.parameters.warmup
-    assert found.proposed.range_reports >= found.configured.range_reports  # of more rounds
+    assert found.proposed.range_reports >= found.configured.range_reports  # over more rounds
     assert found.proposed.chosen_at <= 4  # a third of the window
     again = propose(found.proposed.parameters, SETTING, 60_000, 12.0)
     assert again.proposed.error >= 0.97 * found.proposed.error

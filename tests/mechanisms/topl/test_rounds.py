@@ -45,7 +45,7 @@ def users_of(survey: Survey, group: int, number: int) -> list[str]:
 def fed(
     batches: Sequence[Sequence[Said]], mechanism: ToPL, encoded: bool = True
 ) -> tuple[list[Releases], Memory]:
-    """A trigger per batch, each report from a user of its own group, who reports once."""
+    """One trigger per batch; each report is from a new user of its group."""
     memory, out, number = Memory(mechanism, ZeroNoise()), [], 0
     survey = mechanism.survey
     names = {g: list(users_of(survey, g, 60)) for g in {one.group for b in batches for one in b}}
@@ -73,7 +73,7 @@ def test_each_group_has_its_share_and_one_round_has_no_narrow_group() -> None:
     for group, share in ((RANGE, 0.1), (NARROW, 0.1), (VALUE, 0.8)):
         assert groups.count(group) == pytest.approx(20_000 * share, rel=0.1)
     single = Survey(Fraction(1), Fraction(1), "s", share=Fraction(1, 5))
-    for i, group in enumerate(groups):  # the two halves are the range group of one round
+    for i, group in enumerate(groups):  # both halves together are the range group of one round
         assert (single.group(str(i)) == VALUE) == (group == VALUE)
     assert NARROW not in map(single.group, map(str, range(2000)))
 
@@ -88,7 +88,7 @@ def crowd(survey: Survey, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def survey_run(survey: Survey, value: np.ndarray, seed: int = 0) -> tuple[ToPL, list[Releases]]:
-    """Each group reports at the trigger after it was told; the value group in two parts."""
+    """Each group reports at the trigger after its step is published, the value group at two."""
     mechanism = ToPL(survey, GRID, horizon=4, warmup=1)
     draw = np.random.default_rng(seed)
     memory = Memory(mechanism, ZeroNoise())
@@ -123,7 +123,7 @@ def test_a_loose_range_is_found_where_one_round_loses_it(times: int) -> None:
     theta = float(survey.threshold(step(releases[1], "theta")))
     assert 2 * 40 < theta < 9 * 40
     assert theta <= float(survey.threshold(step(releases[1], "range"))) < 20 * 40
-    assert len(releases[0].key) == 0  # an octave says nothing of a mean
+    assert len(releases[0].key) == 0  # an octave determines no mean
     last = releases[-1]
     clipped = np.minimum(value, theta).mean()
     assert last.value[0, 0] / 1e6 == pytest.approx(
@@ -174,7 +174,7 @@ def test_range_and_theta_rest_on_their_own_groups_alone() -> None:
     theta = step(plain[1], "theta")
     noisy = fed(
         [
-            [*wide, Said(NARROW, told, 31), Said(VALUE, 5, 0)],  # before anybody was told
+            [*wide, Said(NARROW, told, 31), Said(VALUE, 5, 0)],  # before the range was published
             [*near, Said(VALUE, theta, 0)],
             [Said(RANGE, 0, 3)] * 9,
             [Said(NARROW, told, 30)] * 9,
@@ -314,7 +314,7 @@ def test_more_mass_above_makes_a_wider_range() -> None:
 
 
 def test_mass_that_noise_pretends_does_not_widen_the_range() -> None:
-    """Values about 3 where B is 30,000: as it was, one range in a few was that of false mass."""
+    """Values near 3 with B = 30,000: without the guard, noise alone set one range in a few."""
     survey = Survey(Fraction(1, 2), Fraction(30_000), "s", rounds=2)
     found: dict[float, list[float]] = {1: [], GUARD: []}
     for seed in range(12):
@@ -342,7 +342,7 @@ def test_the_threshold_lies_within_the_range() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_values_clipped_to_the_range_raise_the_threshold_to_twice_its_end(share: float) -> None:
-    """A range group that missed a second level: the narrow group has it at the end of its range."""
+    """Range reports missed a second level; narrow reports show it as mass at the range's end."""
     survey = Survey(Fraction(2), Fraction(2000), "s", rounds=2, channel="told")
     draw, n, within = np.random.default_rng(4), 10_000, 352
     value = np.where(draw.random(n) < share, 400.0, 25.0)

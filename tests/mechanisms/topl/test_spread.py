@@ -1,4 +1,4 @@
-"""Intervals hold the mean of everybody's clipped values, though only some report values."""
+"""Intervals cover the mean of all users' clipped values, though only some users report values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def crowd(survey: Survey, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def exact(survey: Survey, value: np.ndarray, group: np.ndarray, told: dict[int, int]) -> float:
-    """The mean over everybody of what the groups report about, by their weights."""
+    """The mean of all users' clipped values, with the weights of the groups' reports."""
     channels = {VALUE: survey.hybrid, NARROW: survey.square_wave}
     over = under = 0.0
     for one, channel in channels.items():
@@ -43,7 +43,7 @@ def exact(survey: Survey, value: np.ndarray, group: np.ndarray, told: dict[int, 
 
 
 def last_of(survey: Survey, value: np.ndarray, seed: int) -> tuple[Releases, list[float]]:
-    """The last release, to which every group reports, and its exact mean and sum."""
+    """The last release, which has reports of every group, and its exact mean and sum."""
     draw = np.random.default_rng(seed)
     mechanism = ToPL(survey, GRID, horizon=survey.rounds + 1, warmup=1)
     memory = Memory(mechanism, ZeroNoise())
@@ -76,7 +76,7 @@ def last_of(survey: Survey, value: np.ndarray, seed: int) -> tuple[Releases, lis
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("epsilon", ["1/2", "2", "6", "8"])
 def test_errors_are_as_large_as_stated(epsilon: str) -> None:
-    """Half of the values are 50, the others 0; a hash, as good as at random, divides them."""
+    """Half of the values are 50, the others 0; a hash divides users as good as at random."""
     survey, squares = survey_of(epsilon), np.zeros(2)
     for seed in range(RUNS):
         value = np.random.default_rng([9, seed]).permutation(np.repeat([0.0, 50.0], 300))
@@ -84,7 +84,7 @@ def test_errors_are_as_large_as_stated(epsilon: str) -> None:
         miss = release.value[0] * float(GRID) - truth
         squares += miss**2 / (release.variance[0] * float(GRID) ** 2)
     assert (squares < chi2.isf(ALARM, RUNS)).all()
-    if epsilon in ("6", "8"):  # not far too large either; at small epsilon worst variances are
+    if epsilon in ("6", "8"):  # nor far too large, as worst variances are at small epsilon
         assert (squares > chi2.ppf(ALARM, RUNS)).all()
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_divided_where_everybody_reports_alike() -> None:
     seen = answers(survey, 300)
     assert division(survey, seen.where(seen.group == VALUE), 5.0) == 0
     ranged = division(survey, seen.where(seen.group == RANGE), 5.0)
-    assert ranged == pytest.approx((100 / 128) ** 2)  # half a bucket alone
+    assert ranged == pytest.approx((100 / 128) ** 2)  # only half a bucket
     assert division(survey, seen.where(seen.group == 0), 5.0) == 0
 
 
@@ -153,7 +153,7 @@ def test_liars_cannot_make_values_differ_by_more_than_they_can() -> None:
 
 
 def test_two_point_answers_hold_the_difference_already() -> None:
-    """Their worst variance is that of an answer about a value which nobody knows."""
+    """Their worst variance is that of an answer about an unknown value."""
     survey = survey_of("1/2")
     found = difference(survey, answers(survey, 500))
     assert 0 <= found <= float(survey.threshold(56)) ** 2 / 4 / 500

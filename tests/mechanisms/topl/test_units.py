@@ -1,4 +1,4 @@
-"""The bound of a unit: a slot counts once, whatever its reports come in."""
+"""The bound of a unit: a slot counts once, however its reports arrive."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_zero_noise_and_no_skip_gives_the_clipped_values() -> None:
 
 
 def test_online_equals_the_consistent_noisy_tree() -> None:
-    """What is released is the consistent estimate of the noisy tree, rounded to the grid."""
+    """Released values are the consistent estimates of the noisy tree, rounded to the grid."""
     from ...oracles.consistency import offline
 
     mechanism = build(replace(SMALL, skip=0), SETTING)
@@ -134,7 +134,7 @@ def test_online_equals_the_consistent_noisy_tree() -> None:
 def test_stated_variances_are_the_measured_ones(
     tree: Chunks | InfiniteTree, width: int, smoother: Smoother
 ) -> None:
-    """Accepted at σ; two thirds and one and a half times σ are rejected."""
+    """The test accepts σ and rejects ⅔σ and 1.5σ."""
     blocks, empty = Blocks(tree, width, 64 * width, smoother, First()), np.zeros(16, np.int64)
     silent = blocks.run(zero, 20, Past(), 0, empty)[1].value
     drawn = [blocks.run(keyed(str(i)), 20, Past(), 0, empty)[1] for i in range(400)]
@@ -148,7 +148,7 @@ def test_stated_variances_are_the_measured_ones(
 
 
 def fixed(mechanism: Tops, theta: int) -> Tops:
-    """The same with a penalty that leaves only one threshold."""
+    """The mechanism with a penalty that leaves only one threshold."""
     penalty = tuple(0 if x == theta else 10**6 for x in mechanism.slots.thresholds)
     return replace(mechanism, penalty=penalty)
 
@@ -216,7 +216,7 @@ def test_noise_of_the_warmup_sum_has_its_law() -> None:
         mechanism._warm_sum(nothing, 10, mechanism.sum_epsilon, keyed(f"sum {i}"))
         for i in range(runs)
     ]
-    for i in range(3):  # what is released is just that
+    for i in range(3):  # releases use exactly these draws
         made = Memory(mechanism, keyed(f"sum {i}"))
         out = next(one for one in run(made, trace) if one.public)
         assert out.public["threshold"].tolist() == [10]
@@ -235,7 +235,7 @@ def laplace_gap(drawn: list[int], scale: float) -> float:
 
 @pytest.mark.parametrize("publish", [False, True])
 def test_the_first_block_is_predicted_from_what_was_released(publish: bool) -> None:
-    """w·S/m + (1-w)·a, floored to output steps, never below 0; of released numbers alone."""
+    """w·S/m + (1-w)·a, floored to output steps, never below 0; from released numbers alone."""
     mechanism = build(replace(SMALL, publish_warmup=publish, expected=3), SETTING)
     trace = stream(mechanism, list(range(20)), [9.0] * 20)
     usual, shown = Fraction(3, 4), set()
@@ -258,7 +258,7 @@ def test_the_first_block_is_predicted_from_what_was_released(publish: bool) -> N
 
 @pytest.mark.parametrize("publish", [False, True])
 def test_the_first_block_states_the_noise_of_its_prediction(publish: bool) -> None:
-    """Slots and running totals; a published warm-up's noise is in prediction and total alike."""
+    """For slots and running totals; noise of a published warm-up is in prediction and total."""
     given = replace(SMALL, skip=2, warmup=8, publish_warmup=publish, expected=12)
     setting = replace(SETTING, epsilon=Fraction(40))
     mechanism = fixed(build(given, setting), 10)
@@ -293,7 +293,7 @@ def test_a_state_without_a_prediction_is_refused() -> None:
 
 @pytest.mark.thorough
 def test_a_watch_counts_what_the_threshold_cuts() -> None:
-    """Exact without noise, at every trigger after the warm-up; with a share of ε of its own."""
+    """The count has its own share of ε; without noise it is exact at every later trigger."""
     mechanism = fixed(build(replace(SMALL, watch=0.2), SETTING), 10)
     assert mechanism.watch == Fraction(1, 5) and mechanism.tree.epsilon == Fraction(4, 5)
     assert mechanism.cost().epsilon == 1

@@ -68,14 +68,14 @@ def test_predictions_are_those_of_such_streams() -> None:
     low, middle, high = found.thresholds
     assert low < middle < high
     inside = np.mean([low <= theta <= high for theta in thetas])
-    assert inside >= 0.7  # 0.9 with the expected counts; those of a warm-up vary
+    assert inside >= 0.7  # 0.9 with expected counts; a warm-up's counts vary
     assert abs(np.median(thetas) - middle) < 0.15 * middle
     assert np.sqrt(np.mean(squares)) == pytest.approx(found.error, rel=0.25)
 
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 200), Fraction(1, 3), Fraction(4)])
 def test_the_winner_of_the_noisy_maximum_is_predicted(epsilon: Fraction) -> None:
-    """Against draws, with the expected counts; ties and discrete noise included."""
+    """Compared with draws on expected counts, including ties and discrete noise."""
     setting = replace(SETTING, epsilon=epsilon)
     made = build(GIVEN, setting)
     load = EACH * (30 if epsilon < 1 else 1)

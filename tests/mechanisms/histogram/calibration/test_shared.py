@@ -1,4 +1,4 @@
-"""Columns of some records alone: however a unit's records fall, the cost holds."""
+"""Columns that hold some of the records: the cost covers every way a unit's records can fall."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Placed = tuple[int, tuple[int, ...]]  # trigger of a record, and its value in ea
 
 
 def made(apart: Any = GROUPS, count: bool = False, **given: Any) -> Histogram:
-    """Counts of two conditions and a sum of a third, of two keys that are known to all."""
+    """Counts of two conditions and a sum under a third, for two public keys."""
     setting = Setting(
         Fraction(4), DELTA, HORIZON, columns=COLUMNS, grids=(Fraction(1),) * 3,
         keys=(b'["a"]', b'["b"]'), count=count, apart=apart,
@@ -39,7 +39,7 @@ def made(apart: Any = GROUPS, count: bool = False, **given: Any) -> Histogram:
 
 
 def shift2(mechanism: Histogram, records: Iterable[Placed]) -> float:
-    """Squared shift of all columns by one unit, whose records are given, in units of the noise."""
+    """Squared shift of all columns by the records of one unit, in units of the noise variance."""
     moved = np.zeros((HORIZON, 1 + mechanism.traits.columns))
     units = mechanism.traits.units(1)
     for t in range(1, HORIZON + 1):
@@ -68,7 +68,7 @@ OUTSIDE = (0, 0, 0, 0)
 
 
 def spread(apart: Any = ((0, 2), (1, 3)), count: bool = False, **given: Any) -> Histogram:
-    """Variances of two conditions that exclude each other; 0 lies outside the first interval."""
+    """Variances under two conditions that exclude each other; 0 is outside the first interval."""
     setting = Setting(
         Fraction(4), DELTA, HORIZON, columns=SPREAD, grids=(Fraction(1),) * 4,
         keys=(b'["a"]', b'["b"]'), count=count, apart=apart, squares=("x", "y"),
@@ -104,7 +104,7 @@ def test_over_all_ways_a_unit_moves_no_more_than_it_pays_for(count: bool, given:
 
 
 def test_a_record_moves_no_column_of_which_it_is_no_part() -> None:
-    """A sum that excludes a count is not moved by what is counted, not even to its middle."""
+    """A sum and a count exclude each other: counted records leave the sum's centring unchanged."""
     mechanism = made(((0, 2), (1,)), count=True, budget=9)
     values = [(1, b, 0) for b in (0, 1)] + [(0, b, c) for b in (0, 1) for c in (-2, 0, 5)]
     worst = max(shift2(mechanism, records) for records in streams(values))
@@ -113,7 +113,7 @@ def test_a_record_moves_no_column_of_which_it_is_no_part() -> None:
 
 @pytest.mark.thorough
 def test_records_in_two_columns_of_a_group_would_cost_more_than_is_paid() -> None:
-    """The premise is needed: without it the same noise is not enough, with a share each it is."""
+    """Shared noise is too little if records fall in two columns of a group; own shares suffice."""
     together, own = made(budget=9), made(((0,), (1,), (2,)), budget=9)
     assert max(shift2(together, r) for r in streams(BOTH)) > 1.3 * float(together.cost().mu2)
     assert max(shift2(own, r) for r in streams(BOTH)) <= float(own.cost().mu2) * (1 + 1e-9)
@@ -123,23 +123,23 @@ def test_records_in_two_columns_of_a_group_would_cost_more_than_is_paid() -> Non
 @pytest.mark.parametrize("apart", [((0, 2), (1, 3)), ((0,), (1,), (2,), (3,))])
 @pytest.mark.parametrize("count", [False, True])
 def test_variances_of_some_records_move_no_more_than_they_pay_for(apart: Any, count: bool) -> None:
-    """Squares of a group have its share too, and a record outside is no part of its column's."""
+    """Squares take the share of their group; a record outside a column leaves its square alone."""
     mechanism = spread(apart, count, budget=9)
     paid = float(mechanism.cost().mu2)
     worst = max(shift2(mechanism, records) for records in streams([*INSIDE, OUTSIDE]))
     assert worst <= paid * (1 + 1e-12)
     one_group = len(apart) == 2
-    assert worst > (0.99 if one_group else 0.4) * paid  # else no record reaches every share
+    assert worst > (0.99 if one_group else 0.4) * paid  # else no record has every share
 
 
 def test_a_record_outside_moves_neither_a_column_nor_its_square() -> None:
-    """Its 0 lies below the interval of one column, and q(0) of the other is not 0."""
+    """It holds 0, which is below one column's interval; in the other column q(0) is not 0."""
     assert shift2(spread(), [(1, OUTSIDE)] * 3) == 0
     assert shift2(spread(), [(1, (0, 0, 0, 1))]) > 0
 
 
 def test_variances_of_some_records_follow_from_what_is_released() -> None:
-    """Sums are moved back by the noisy count of their own records, and by no other."""
+    """The noisy count of its own records, and no other count, undoes the centring of a sum."""
     for count in (False, True):
         mechanism = spread(count=count)
         cell = np.zeros(1, mechanism.traits.row_dtype)
@@ -164,7 +164,7 @@ def test_variances_of_some_records_follow_from_what_is_released() -> None:
 
 
 def test_records_in_different_columns_count_together() -> None:
-    """(2, 0) moves by 2, (1, 1) by √2: m is of the records in all columns."""
+    """Two records in one column move it by 2, one in each move both by √2 in all."""
     mechanism = made(budget=9)
     one = shift2(mechanism, [(1, (1, 0, 0))])
     assert shift2(mechanism, [(1, (1, 0, 0))] * 2) == pytest.approx(4 * one)

@@ -1,4 +1,4 @@
-"""What a unit loses by what it spends: held against every way in which it can spend that much."""
+"""A unit's privacy loss for what it spends, checked against every way to spend that much."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(**parameters: object) -> Histogram:
 
 
 def ways(bound: Bound) -> Iterator[tuple[int, int, int]]:
-    """Of every number of records in up to four keys of lane 0: what is spent, Σ m², records."""
+    """For each choice of record numbers m in up to four keys of lane 0: spent, Σ m², records."""
     for counts in combinations_with_replacement(range(6), 4):
         records, squares = sum(counts), sum(m * m for m in counts)
         cost = bound.weights[0] * squares if bound.kind == "quadratic" else records
@@ -47,7 +47,7 @@ def ways(bound: Bound) -> Iterator[tuple[int, int, int]]:
     ids=str,
 )
 def test_no_way_to_spend_costs_more_than_its_part(parameters: dict[str, object]) -> None:
-    """Shifts, the slack of discrete noise, and selection; of the process of the count."""
+    """For the count's process: shifts, the slack of discrete noise, and selection."""
     mechanism = made(**parameters)
     bound, spending = mechanism.bound, mechanism.spending
     assert spending is not None
@@ -60,14 +60,14 @@ def test_no_way_to_spend_costs_more_than_its_part(parameters: dict[str, object])
         paid = gaussian_cost(squares * column, process.variance, records * mechanism.horizon)
         assert paid.mu2 <= part * spending.whole.mu2
         assert paid.epsilon <= part * spending.whole.epsilon
-        # a key of m records is decided by its unit with probability m²/Q of what selection has
+        # with m records of a key, its unit decides on it with m²/Q of selection's δ
         assert DELTA / 2 * squares / most <= part * spending.whole.delta
         tight = max(tight, paid.mu2 / (part * spending.whole.mu2))
-    assert tight > F(9, 10)  # and no more is claimed than there is
+    assert tight > F(9, 10)  # the claim is nearly tight
 
 
 def test_the_whole_is_what_the_ledger_charges() -> None:
-    """μ² and δ to the same; the pure part, which is tiny, is doubled."""
+    """μ² is the same and δ nearly so; the pure part, which is tiny, is doubled."""
     mechanism = made()
     assert mechanism.spending is not None
     whole, loss = mechanism.spending.whole, mechanism.cost()

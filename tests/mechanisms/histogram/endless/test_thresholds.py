@@ -1,4 +1,4 @@
-"""Thresholds without a last trigger: their probabilities have a sum, and it is δ.
+"""Thresholds without a last trigger: their probabilities add up to δ.
 
 Covers: mechanisms/histogram/endless/settings.py
 """

@@ -1,4 +1,4 @@
-"""Windows that hop: every release is that of a slow specification, over boundaries of epochs.
+"""Windows that hop: every release equals a slow specification's, also across epochs.
 
 Covers: mechanisms/histogram/hopping/noise.py
 """
@@ -47,7 +47,7 @@ def noise(window: int) -> KeyedNoise:
 
 
 class Run:
-    """Windows one after the other, in memory; ``shards`` of each kind."""
+    """Successive windows in memory, with ``shards`` shards of each stage."""
 
     def __init__(self, mechanism: Hopping, shards: int = 1) -> None:
         self.mechanism, self.shards = mechanism, shards
@@ -82,12 +82,12 @@ class Run:
         return memory.trigger()
 
     def broken(self) -> None:
-        """An epoch was refused."""
+        """Forget earlier windows, as after a refused epoch."""
         self.before, self.chain = None, 0
 
 
 def stream(seed_: int, hops: int) -> Iterator[list[bytes]]:
-    """Records of so many hops: keys come, stay away for long, and come again."""
+    """Keys of each hop's records; some keys return after a long absence."""
     rng = np.random.default_rng(seed_)
     for hop in range(hops):
         names = [b"busy"] * int(rng.integers(20, 60))
@@ -127,7 +127,7 @@ def _compared(mechanism: Hopping, run: Run, slow: Oracle, windows: int) -> list[
     begun, shown, unit = 3, [], 0  # the first hop need not begin an epoch
     for hop, names in enumerate(stream(1, windows), begun):
         if hop == 18 - 18 % mechanism.per_epoch:
-            run.broken()  # as after a refused epoch
+            run.broken()
             begun = hop
         out = run.window(hop, names, list(range(unit, unit + len(names))))
         unit += len(names)
@@ -156,7 +156,7 @@ def test_keys_appear_vanish_and_come_back() -> None:
 
 
 def test_a_row_ends_when_nothing_can_depend_on_it_and_not_before() -> None:
-    mechanism = made(3, 2, budget=1)  # K = 1: a row lives for two epochs after its last record's
+    mechanism = made(3, 2, budget=1)  # K = 1: a row lives two epochs past its last record's
     run = Run(mechanism)
     run.window(0, [b"a"], [1])
     alive = []
@@ -174,7 +174,7 @@ def test_the_bound_holds_over_all_hops_of_an_epoch() -> None:
         run.window(hop, [b"a"] * 3, [7] * 3)
         assert run.before is not None
         exact = int(run.before.row_tables[0].rows.state["sums"][0, :, 0].sum())
-    assert exact == 3  # 1 + 3 + 5 ≤ 12 < 16: hops of an epoch are one key
+    assert exact == 3  # 1 + 3 + 5 ≤ 12 < 16: the price rises over all hops of an epoch
     run.window(4, [b"a"] * 3, [7] * 3)
     assert run.before is not None
     assert int(run.before.row_tables[0].rows.state["sums"][0, :, 0].sum()) == 3  # a new epoch
@@ -203,7 +203,7 @@ def test_sums_means_and_deletions_are_windows_too() -> None:
 
 @pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
 def test_a_unit_alone_decides_with_no_more_than_delta(hops: int, per_epoch: int) -> None:
-    """All windows that a unit's records may be in, tails among them, by the normal law."""
+    """By the normal law, over all windows that may hold a unit's records, tails included."""
     mechanism = made(hops, per_epoch, budget=12)
     one, share = mechanism.noises[0], float(DELTA) / 2
     for m in range(1, mechanism.bound.most_per_key() + 1):
@@ -214,14 +214,13 @@ def test_a_unit_alone_decides_with_no_more_than_delta(hops: int, per_epoch: int)
             bar = mechanism.threshold[ordinal - 1] / 256
             reached += norm.sf((bar - m) / deviation)
         assert reached <= share * m**2 / 12
-    # Of one record the union is used up to its rounding, so nothing of δ is given away.
     assert reached > 0
 
 
 def test_epochs_together_decide_with_no_more_than_their_sum() -> None:
     mechanism = made(4, 2, budget=12)
     one, beta = mechanism.noises[0], float(DELTA) / 2 / (2 + 4 - 1)
-    for records in np.ndindex(4, 4, 4):  # of a unit in a key, in the epochs of a window
+    for records in np.ndindex(4, 4, 4):  # records of one unit and key in each epoch of a window
         if not any(records):
             continue
         for ordinal in (1, 2):

@@ -85,7 +85,7 @@ def test_what_means_the_same_stays_as_it_was_given() -> None:
 
 @pytest.mark.parametrize("plays", [range(0), range(2)])
 def test_distinct_units_are_compared_with_distinct_units(plays: range) -> None:
-    """Units that show a key a hundred times: records would be a hundred times the answer."""
+    """Units send each key a hundred times, so counting records would give a hundred times more."""
     given = replace(GIVEN, bound="per-key", per_key=1, budget=2.0)
     asked = question(Shape(users=4_000, records=4_000, keys=8, zipf=0.5), given, SETTING)
     assert asked.sample is not None

@@ -1,4 +1,4 @@
-"""The learnt budget: what it predicts against the mechanism's own formulas, and what it refuses."""
+"""The learnt budget: its predictions against the mechanism's formulas, and its refusals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHAPES = {
 def seen(
     work: Workload, start: HistogramParameters = START, setting: Setting = SETTING
 ) -> EpochReleases:
-    """A profile with noise, and the last release of a window with the bound of ``start``."""
+    """A noisy profile, and the last release of a window that has the bound of ``start``."""
     n = len(work.unit)
     batch = Batch(
         numbered(np.arange(work.keys)), work.key.astype(np.intp), work.unit.astype(np.intp),
@@ -53,7 +53,7 @@ def seen(
 
 
 def errors(work: Workload, parameters: HistogramParameters) -> dict[float, float]:
-    """The share of all records that each budget errs by, after the formulas on the records."""
+    """The error of each budget as a share of all records, by the formulas on the true records."""
     found = {}
     for budget in LADDER:
         (look,) = forecast(replace(parameters, budget=budget), SETTING, ((work,),))
@@ -91,7 +91,7 @@ def test_a_public_list_needs_no_threshold() -> None:
 
 @pytest.mark.parametrize("variance", [QUIET, QUIET * 100])
 def test_a_profile_of_noise_alone_chooses_nothing(variance: Fraction) -> None:
-    """At most one empty profile in a hundred decides; false alarm of this test: 1e-6."""
+    """At most one empty profile in a hundred leads to a choice; false-alarm rate 1e-6."""
     runs, rng = 2_000, np.random.default_rng(41)
     empty = np.empty(0, np.int64)
     noise = rng.normal(0, float(variance) ** 0.5, (runs, PROFILE.buckets)).round().astype(np.int64)
@@ -110,7 +110,7 @@ def test_what_stands_out_of_the_noise_is_seen() -> None:
 
 
 def test_no_bucket_of_noise_outweighs_the_units() -> None:
-    """300 units with one record each, and noise of four units: 2 or less, in 99 of 100 epochs."""
+    """300 units send a record each; with noise of four units 99 of 100 epochs choose at most 2."""
     runs, rng, variance = 100, np.random.default_rng(43), QUIET * 16
     table = np.zeros(PROFILE.buckets, np.int64)
     table[0] = 300 * STEPS

@@ -1,4 +1,4 @@
-"""A run over a workload releases what its events do as a trace, for every kind of workload."""
+"""A run over a workload releases the same as a run over its trace, for every kind of workload."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ GRID = [one for one in FINE if one[0] * (one[1] or 1) ** 2 > 0.04]
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few candidates: for tests of what is tried, not of how good it is."""
+    """Few candidates, for tests that ask which are tried and not how good they are."""
     for name, values in (
         ("BUDGETS", (1.0, 4.0)), ("WEIGHTS", (0.0, 0.5)), ("SHARES", (0.3,)),
         ("FACTORIZATIONS", ("terminal", "toeplitz")), ("PER_KEY", (1, 3)), ("AROUND", ()),
@@ -101,7 +101,7 @@ OTHERS = ("one record each", "many keys each")
     "shape", ["repeats one key", *(pytest.param(s, marks=pytest.mark.thorough) for s in OTHERS)]
 )
 def test_the_proposal_is_within_a_tenth_of_the_best(shape: str) -> None:
-    """Over budget, weight, factorisation and split; with data of the same shape, drawn anew."""
+    """Candidates vary budget, weight, factorisation and split; the data is of the same shape."""
     found = propose(FIXED, SETTING, [[drawn(shape, 1)]], planned)
     real = drawn(shape, 2)
 
@@ -120,7 +120,7 @@ def test_the_proposal_is_within_a_tenth_of_the_best(shape: str) -> None:
     ]  # fmt: skip
     mine = error(found.parameters)
     assert mine <= 1.1 * min(every)
-    assert mine < 0.8 * max(every)  # and there was something to choose
+    assert mine < 0.8 * max(every)  # the choice matters
     assert len(found.outcomes) <= plays(FIXED, SETTING)
     best = min(one.score for one in found.outcomes.values())
     assert found.outcomes[found.parameters].score <= 1.05 * best
@@ -167,7 +167,7 @@ def test_what_hardly_matters_stays_as_it_was_given() -> None:
 
 @pytest.mark.usefixtures("coarse")
 def test_windows_of_an_epoch_share_the_bound() -> None:
-    """In two windows of an epoch units have less left than in two epochs of one window."""
+    """Two windows of one epoch share the bound; two epochs of one window each do not."""
     work = drawn("many keys each", 5, 2000)
     twice = [work, work._replace(window=1)]
     together = propose(FIXED, QUICK, [twice], planned)

@@ -1,4 +1,4 @@
-"""Rounds beyond their contract: whom they count when, their noise, their plan.
+"""Rounds beyond their contract: which units they count when, their noise, their plan.
 
 Covers: mechanisms/histogram/rounds/settings.py
 """
@@ -35,7 +35,7 @@ def test_a_unit_is_counted_once_per_round_whatever_steps_its_records_come_in() -
 
 
 def test_the_papers_noise_is_what_its_theorem_asks_for() -> None:
-    """σ² = C·H(T)/(2ρ): C = 1, T = 8 and ρ = ½ give 4, as each unit of μ² = 2ρ."""
+    """σ² = C·H(T)/(2ρ), so 2ρσ² = C·H(T), which is 4 for C = 1 and T = 8; μ² = 2ρ."""
     mechanism = build(
         HistogramParameters(selection="rounds", budget=1, factorization="tree"),
         Setting(EPSILON, DELTA, 8),
@@ -43,7 +43,7 @@ def test_the_papers_noise_is_what_its_theorem_asks_for() -> None:
     assert isinstance(mechanism, Rounds)
     factor = mechanism.selector.factor
     variance = mechanism.selector.variance / 4**factor.bits
-    rho = mechanism.loss.mu2 / 2 / 2  # half of it selects
+    rho = mechanism.loss.mu2 / 2 / 2  # half of it pays for selection
     assert float(variance * 2 * rho) == pytest.approx(4, rel=1e-9)
 
 

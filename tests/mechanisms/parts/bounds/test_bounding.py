@@ -40,7 +40,7 @@ def batch(unit: list[int], key: list[int], window: int = 0) -> Batch:
 
 
 def reference(bound: Bound, unit: list[int], key: list[int], lane: list[int]) -> list[bool]:
-    """One record at a time, as the definition reads."""
+    """The definition, applied record by record."""
     left = dict.fromkeys(unit, bound.left)
     used: dict[tuple[int, int, int], int] = {}
     out = []
@@ -99,7 +99,7 @@ def test_any_cut_gives_the_same_state_and_decisions(
 def test_the_declared_sensitivity_is_never_exceeded(
     bound: Bound, trace: list[tuple[int, int]], lanes_over_time: list[list[int]]
 ) -> None:
-    """Also when statuses change from slice to slice in any way."""
+    """Statuses may change from slice to slice in any way."""
     units = empty_units(4, 2, bound.left)
     for window, lane in enumerate(lanes_over_time):
         unit, key = (list(column) for column in zip(*trace, strict=True))
@@ -154,7 +154,7 @@ def test_the_rest_of_a_units_records_counts_towards_its_sensitivity() -> None:
 
 
 def test_a_later_cheaper_record_is_still_accepted() -> None:
-    """A refusal of one key says nothing about another."""
+    """Refusing a record of one key does not affect other keys."""
     bound = Bound("quadratic", 5, (1,))
     got = bound.apply(empty_units(1, 1, 5), batch([0] * 4, [0, 0, 0, 1]), np.zeros(5, np.intp))
     assert got.accepted.tolist() == [True, True, False, True]

@@ -1,4 +1,4 @@
-"""Purses: no stream whatever takes more out of one than there is, and nobody else's records do."""
+"""Purses: no stream overspends one, and the records of other units never touch it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Shard:
         self.counted: Counter[int] = Counter()  # arrivals, by epoch
 
     def absorb(self, events: list[Event], known: tuple[int, ...] = ()) -> Counter[tuple[int, int]]:
-        """Absorb one slice of one epoch; what was accepted, by epoch and key."""
+        """Absorb one slice of one epoch; return the accepted records by epoch and key."""
         (epoch,) = {one.epoch for one in events}
         period = self.cap.period(epoch)
         purse = self.purse.get(period, np.full(self.units, self.cap.most, np.int64))
@@ -73,7 +73,7 @@ class Shard:
         return found
 
     def run(self, events: list[Event], cuts: set[int] = frozenset()) -> Counter[tuple[int, int]]:  # type: ignore[assignment]
-        """Absorb a log; slices end where epochs change, and at the cuts."""
+        """Absorb a log in slices that end where epochs change and at ``cuts``."""
         found: Counter[tuple[int, int]] = Counter()
         begun = 0
         for place in range(1, len(events) + 1):
@@ -85,7 +85,7 @@ class Shard:
 
 
 def spent(accepted: Counter[tuple[int, int]]) -> dict[int, int]:
-    """Σ m² of each epoch."""
+    """Σ m² for each epoch."""
     found: dict[int, int] = {}
     for (epoch, _), m in accepted.items():
         found[epoch] = found.get(epoch, 0) + m * m
@@ -95,7 +95,7 @@ def spent(accepted: Counter[tuple[int, int]]) -> dict[int, int]:
 @pytest.mark.spread(3)
 @pytest.mark.parametrize("most", range(1, 9))
 def test_no_stream_of_four_records_spends_more_in_two_epochs_and_two_keys(most: int) -> None:
-    """Brute force: every stream, however it is cut; and a reference that reads like the rule."""
+    """Every stream, cut in several ways, against a reference that states the rule literally."""
     mechanism = histogram(budget=5)
     seen = set()
     for places in product(product(range(2), range(2)), repeat=4):
@@ -116,7 +116,7 @@ def test_no_stream_of_four_records_spends_more_in_two_epochs_and_two_keys(most: 
             assert max(by_epoch.values(), default=0) <= 5
             assert all(int(shard.epochs[e].left[0]) == 5 - s for e, s in by_epoch.items())
         seen.add(sum(spent(used).values()))
-    assert max(seen) == {7: 6}.get(most, most)  # as much as prices of 1 and 3 allow
+    assert max(seen) == {7: 6}.get(most, most)  # prices of 1 and 3 cannot add up to 7
 
 
 events_of = st.lists(
@@ -140,7 +140,7 @@ def test_a_period_never_costs_more_than_its_purse(
         assert max(periods.values(), default=0) <= most
     together = Shard(histogram(budget=7), cap, 4)
     apart = Counter[tuple[int, int]]()
-    for unit in range(4):  # what others send changes nothing, and neither do cuts
+    for unit in range(4):  # neither other units' records nor cuts change anything
         apart += Shard(histogram(budget=7), cap, 4).run([one for one in events if one.unit == unit])
     assert together.run(events, cuts) == apart
 

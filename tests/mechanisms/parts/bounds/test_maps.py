@@ -1,4 +1,4 @@
-"""Proposed bounds: what the law of records per unit says."""
+"""Bounds proposed from the distribution of records per unit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_one_record_of_everybody_needs_neither_bound_nor_number() -> None:
 
 
 def test_units_alike_are_counted_whole() -> None:
-    """Noise over what is counted is the same at every bound, so nothing need be cut."""
+    """The noise relative to the count is the same at every bound, so cutting gains nothing."""
     best = proposed(law(20), 5_000, Fraction(1), 1)
     assert (best.bound, best.debias, best.share_cut) == (20, False, 0.0)
 

@@ -39,7 +39,7 @@ def test_the_law_counts_inserted_records_of_a_unit_in_all_windows_of_an_epoch() 
     first = (work([2, 1, 0]), work([1, 0, 4], 1), work([9, 9, 9], 1, sign=-1))
     second = (work([3]), work([0], 1), work([0], 1))
     law, units = law_of(asked("phdstream", (first, second)))
-    # Units of the first epoch send 3, 1 and 4, the one of the second 3.
+    # The units of the first epoch send 3, 1 and 4 records, the unit of the second sends 3.
     assert law.tolist() == [0, 1, 0, 2, 1] and units == 2
 
 
@@ -73,7 +73,7 @@ def test_where_records_are_deleted_again_nothing_is_proposed(given: dict[str, An
 
 
 def test_windows_of_an_epoch_share_the_bound() -> None:
-    """Six windows in an epoch have more noise for what they count than one window has."""
+    """Six windows in an epoch have more noise relative to their counts than one window."""
     one = asked("phdstream", ((work([6] * 500),),))
     six = asked("phdstream", (tuple(work([1] * 500, n) for n in range(6)),))
     errors = [

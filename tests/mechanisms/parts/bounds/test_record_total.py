@@ -1,4 +1,4 @@
-"""The private number of records beside a map: what counts in it, and what it corrects."""
+"""The private number of records beside a map: which records it counts, and what it corrects."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trace(units: list[tuple[int, int, int]]) -> Trace:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_are_scaled_up_to_the_number_of_records(kind: str) -> None:
-    """Four units send 7 each, 2 of which the map counts, and one sends more than the cap."""
+    """The map counts 2 records of each unit; four units send 7, one sends more than the cap."""
     mechanism = made(kind, bound=2, debias_cap=10)
     events = trace([(1, 0, 7), (1, 1, 7), (2, 2, 4), (2, 3, 7), (3, 2, 3), (3, 4, 25)])
     released = list(run(Memory(mechanism, ZeroNoise()), events, 5))

@@ -82,7 +82,7 @@ def test_the_scale_free_penalty_follows_its_formula() -> None:
 def test_a_threshold_without_noise_is_near_the_best_whatever_the_largest_value(
     law: str, top: int
 ) -> None:
-    """Mean squared error of ranges within 2.5 times that of the best threshold, for any B."""
+    """For any B the mean squared error of ranges is within 2.5 times the best threshold's."""
     draw = np.random.default_rng(11)
     values = {
         "exponential": draw.exponential(20, 8000),
@@ -102,7 +102,7 @@ def test_a_threshold_without_noise_is_near_the_best_whatever_the_largest_value(
 @settings(derandomize=True, deadline=None)
 @given(HISTOGRAMS, st.data())
 def test_scores_move_as_the_proof_says(histogram: np.ndarray, data: st.DataObject) -> None:
-    """Exceedance: all one way, by at most 1. Rank: by at most 1 either way."""
+    """Exceedance scores all move in one direction by at most 1, rank scores by at most 1 in any."""
     bucket = data.draw(st.integers(0, len(histogram) - 1))
     more = histogram.copy()
     more[bucket] += 1
@@ -126,7 +126,7 @@ def test_without_noise_the_first_of_equal_scores_wins() -> None:
 
 
 def frequencies(scores: np.ndarray, scale: Fraction, runs: int) -> np.ndarray:
-    """How often each candidate wins: one vectorised draw per run, as `noisy_max` makes it."""
+    """How often `noisy_max` chooses each candidate, over ``runs`` windows."""
     won = [noisy_max(scores, scale, keyed(str(i)), 1) for i in range(runs)]
     return np.bincount(won, minlength=len(scores)) / runs
 

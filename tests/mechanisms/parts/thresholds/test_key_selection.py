@@ -51,11 +51,11 @@ def test_no_way_to_spread_the_budget_beats_delta(budget: int, last: float) -> No
         for spread in splits(budget, 7)
     )
     assert worst <= float(delta) * (1 + 1e-6)
-    assert worst > 0.4 * float(delta)  # and it is not wasteful
+    assert worst > 0.4 * float(delta)  # and not wasteful
 
 
 def test_thresholds_without_the_union_over_triggers_fail() -> None:
-    """Published thresholds hold at one trigger; over T of them they fail up to T times as often."""
+    """Published thresholds hold for one trigger; over T they fail up to T times as often."""
     delta, exposure = Fraction(1, 1000), Exposure(Fraction(1), 1)
     marginal = thresholds([delta] * 4, exposure, quantile, steps=256) / 256
     total = sum(crossing(level, at - 1) for level, at in zip(LEVELS, marginal, strict=True))
@@ -91,7 +91,7 @@ def test_first_crossing_is_the_first() -> None:
 
 
 def decided(least: np.ndarray, gate: int, others: int, net: int) -> float:
-    """Chance that a unit's records, ``net`` in all, decide at a gate at some trigger."""
+    """Probability that a key is shown if a unit's ``net`` records flip its gate, else 0."""
     count = others + net
     if (count >= gate) == (others >= gate):
         return 0.0
@@ -101,7 +101,7 @@ def decided(least: np.ndarray, gate: int, others: int, net: int) -> float:
 
 @pytest.mark.parametrize("budget,gate", [(1, 1), (9, 1), (9, 3), (16, 6)])
 def test_a_unit_rarely_opens_or_closes_a_gate_whatever_others_hold(budget: int, gate: int) -> None:
-    """With deletions a gate depends on the unit in keys that others have touched as well."""
+    """With deletions a unit also affects the gate of keys that other units have touched."""
     delta, most = Fraction(1, 1000), math.isqrt(budget)
     exposure = Exposure(Fraction(budget), most)
     least = thresholds(shares(4, delta), exposure, quantile, min_units=gate, steps=256) / 256
@@ -111,4 +111,4 @@ def test_a_unit_rarely_opens_or_closes_a_gate_whatever_others_hold(budget: int, 
         assert 0 < worst <= float(delta) * m * m / budget * (1 + 1e-6)
     low = thresholds(shares(4, delta), exposure, quantile, min_units=1, steps=256) / 256
     unmoved = max(decided(low, gate, s, most) for s in range(-20, 40))
-    assert gate == 1 or unmoved > float(delta)  # thresholds that do not follow the gate fail
+    assert gate == 1 or unmoved > float(delta)  # thresholds that ignore the gate fail

@@ -28,7 +28,7 @@ COLUMNS = st.lists(st.integers(0, 40), min_size=1, max_size=25).map(sorted)
 def test_divide_and_conquer_equals_the_definition(
     values: list[int], data: st.DataObject, b: Fraction
 ) -> None:
-    """Ties included: values are few."""
+    """Few distinct values, so that ties occur."""
     place = data.draw(st.integers(1, len(values)))
     runs = sorted_runs(values, place, 40)
     exact = float(exact_bound(runs, b))
@@ -36,7 +36,7 @@ def test_divide_and_conquer_equals_the_definition(
 
 
 def plain(values: list[int], place: int, top: int, b: float) -> float:
-    """S over 0 ≤ i ≤ P ≤ j ≤ m+1, i < j, as it is printed."""
+    """S over 0 ≤ i ≤ P ≤ j ≤ m+1, i < j, as in the paper."""
     x = [0, *values, top]
     return max(
         (x[j] - x[i]) * math.exp(-b * (j - i - 1))
@@ -61,11 +61,11 @@ def test_constant_data() -> None:
 
 
 def test_the_nearest_partner_counts() -> None:
-    """60 zeros, 40 thousands, P = 60: the jump right above P is not stretched by e^-b."""
+    """The jump right above P counts in full, not times e^-b: 60 zeros, 40 thousands, P = 60."""
     values = [0] * 60 + [1000] * 40
     runs = sorted_runs(values, 60, 1000)
     assert smooth_bound(runs, Fraction(1, 100)) == pytest.approx(1000, rel=1e-12)
-    # The published code leaves out that partner and falls short by e^-b = 0.99.
+    # The published code leaves out this partner, so its bound is too small by e^-b = 0.99.
     x = [0, *values, 1000]
     short = max(
         (x[min(60 + t, 101)] - x[max(60 + t - k - 1, 0)]) * math.exp(-0.01 * k)
@@ -80,7 +80,7 @@ def test_the_nearest_partner_counts() -> None:
 def test_neighbours_differ_by_at_most_the_smooth_factor(
     values: list[int], data: st.DataObject, b: Fraction
 ) -> None:
-    """Replaced values, and records that come or go as the histogram counts them."""
+    """Neighbours by replaced values, and by records added or removed as the histogram counts."""
     place = data.draw(st.integers(1, len(values)))
     changed = values.copy()
     changed[data.draw(st.integers(0, len(values) - 1))] = data.draw(st.integers(0, 40))
@@ -119,7 +119,7 @@ def test_the_constants() -> None:
     assert float(chooser.b) == pytest.approx(1 / (2 * log), rel=1e-4)
     assert float(chooser.kappa) == pytest.approx(1.4812, abs=2e-4)
     assert float(chooser.offset) == pytest.approx(math.log(1 / 0.012), rel=1e-9)
-    # ε and δ pay for the arithmetic, and conditions are rounded to the safe side.
+    # Rounding errors are paid from ε and δ, and conditions are rounded to the safe side.
     assert chooser.a < Fraction(1, 2) and chooser.b < 1 / (2 * Fraction(log))
 
 
@@ -164,7 +164,7 @@ def laplace_delta(epsilon: float, slide: float, stretch: float) -> float:
 
 
 def gauss_delta(epsilon: float, slide: float, stretch: float) -> float:
-    """The same for N(0, 1)."""
+    """δ at ε between N(0, 1) and slide + e^stretch·N(0, 1), both ways, by integration."""
     z = np.linspace(-60, 60, 1_200_001)
     step, scale = z[1] - z[0], math.exp(stretch)
     p = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
@@ -251,7 +251,7 @@ def test_the_weights_do_not_depend_on_a_mathematical_library() -> None:
 def test_a_draw_of_one_scale_moves_the_threshold_by_the_scale_of_the_proof(
     epsilon: Fraction,
 ) -> None:
-    """κ·S·2/ε for each unit of noise, above a centre that is raised by G of these."""
+    """Each unit of noise moves it by κ·S·2/ε, from a centre that is raised by G such steps."""
     every = tuple(range(1, 4001))
     rule = SmoothQuantile(epsilon, Fraction(1, 1000), 400, every, beta=Fraction(1, 4))
     histogram = np.zeros(len(every), np.int64)
@@ -270,7 +270,7 @@ def test_a_draw_of_one_scale_moves_the_threshold_by_the_scale_of_the_proof(
 
 
 def _above(epsilon: float, b: float) -> float:
-    """By which δ a density and the same one narrowed by e^b differ beyond ε, on a fine grid."""
+    """δ at ε between a density and the same density narrowed by e^b, on a fine grid."""
     z, step = np.linspace(0, 200, 4_000_001, retstep=True)
     plain, narrow = np.exp(-z), np.exp(b - z * math.exp(b))
     return float(np.maximum(plain - math.exp(epsilon) * narrow, 0).sum() * step)
@@ -280,7 +280,7 @@ def _above(epsilon: float, b: float) -> float:
 def test_the_page_says_what_the_bound_of_a_dilation_wastes(
     epsilon: float, waste: float, gain: float
 ) -> None:
-    """δ = e^-L bounds e^-z (1 - e^-b), z = (ε/2 + b)/(e^b - 1): a larger b would do."""
+    """e^-L bounds the exact δ e^-z (1 - e^-b), z = (ε/2 + b)/(e^b - 1): a larger b would do."""
     delta = float(DELTA)
     b = epsilon / 2 / math.log(1 / delta)
 

@@ -33,7 +33,7 @@ def keyed(window: str = "w") -> KeyedNoise:
 
 
 class Recorder:
-    """Remembers what was asked for; draws nothing. Not hashable, hence never cached."""
+    """Zero noise that records which draws it was asked for. Not hashable, hence never cached."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -52,7 +52,7 @@ def test_the_least_height_that_holds_a_window() -> None:
 
 @pytest.mark.parametrize("theta", [1, 40])
 def test_a_record_pays_epsilon_over_its_path(theta: int) -> None:
-    """Σ θ/scale over the nodes above any block is ε; with noise that leaves θ out it is θε."""
+    """Σ θ/scale over the nodes above any block is ε; if the scale ignored θ, it would be θε."""
     epsilon = Fraction(1, 3)
     chunks, recorder = Chunks(4, 3, epsilon), Recorder()
     chunks.prefix(recorder, theta, 1)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def test_a_record_pays_epsilon_in_the_infinite_tree() -> None:
 
 @pytest.mark.parametrize("fanout,blocks", [(2, 1), (2, 7), (2, 8), (16, 15), (16, 16), (16, 5000)])
 def test_an_infinite_tree_with_an_end_spends_all_of_epsilon(fanout: int, blocks: int) -> None:
-    """A block pays ε over all levels that any prefix uses, not more; further blocks are refused."""
+    """A block pays exactly ε over the levels that prefixes use; blocks past the end are refused."""
     epsilon = Fraction(1, 2)
     tree, recorder = InfiniteTree(fanout, epsilon, blocks=blocks), Recorder()
     for end in range(1, blocks + 1) if blocks < 100 else (blocks, 256, 4096):
@@ -111,7 +111,7 @@ def test_each_chunk_and_purpose_has_noise_of_its_own() -> None:
 @pytest.mark.parametrize("tree", [Chunks(4, 2, Fraction(1, 2)), InfiniteTree(4, Fraction(1, 2))])
 @pytest.mark.parametrize("first,end", [(0, 3), (0, 16), (3, 14), (5, 39)])
 def test_measured_variance_of_ranges(tree: Chunks | InfiniteTree, first: int, end: int) -> None:
-    """Accepted at σ; two thirds and one and a half times σ are rejected."""
+    """The test accepts σ and rejects ⅔σ and 1.5σ."""
     draws = []
     for run in range(400):
         noise, total = keyed(str(run)), Fraction(0)

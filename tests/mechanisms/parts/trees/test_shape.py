@@ -38,7 +38,7 @@ def dense(shape: TreeShape, blocks: int) -> np.ndarray:
 
 
 def every_range(shape: TreeShape, slots: int) -> float:
-    """Mean noise variance of all ranges for θ = ε = 1, each slot of an open block predicted."""
+    """Mean noise variance over all ranges for θ = ε = 1; slots of the open block are predicted."""
     width, blocks = shape.width, -(-slots // shape.width)
     covariance = dense(shape, blocks)
     totals = np.concatenate([[np.zeros(len(covariance))], np.cumsum(np.eye(len(covariance)), 0)])
@@ -92,7 +92,7 @@ def test_no_shape_is_better_than_the_chosen_one(slots: int, epsilon: Fraction) -
 def summed(slots: int, fanout: int, levels: int, width: int) -> float:
     """`every_range` for long streams and any width: covariances summed node by node.
 
-    Blocks under one node have a covariance in common, so a weighted sum of blocks has the variance
+    Blocks under one node share a covariance, so a weighted sum of blocks has the variance
     Σ_l g_l Σ_nodes (weights under the node)². The mean over all ranges follows from the prefix
     sums: twice the mean of their variances less twice the variance of their mean.
     """
@@ -115,7 +115,7 @@ def summed(slots: int, fanout: int, levels: int, width: int) -> float:
 
 
 def trees(slots: int, widths: list[int]) -> Iterator[tuple[int, int, int]]:
-    """(fanout, levels, width) of streams of eight blocks or more; no widths: all powers."""
+    """(fanout, levels, width) for at least eight blocks; ``widths`` or all powers of the fanout."""
     for fanout in range(2, 41):
         for width in widths or [fanout**skip for skip in range(17)]:
             for levels in range(1, 18):
@@ -143,7 +143,7 @@ def predicted(slots: int, tree: tuple[int, int, int], load: int, epsilon: float)
 
 
 def ratios(slots: int, tried: list[tuple[int, int, int]]) -> list[float]:
-    """The chosen tree's error over the least of all those tried, for every load and ε."""
+    """The chosen tree's error over the least error of all tried trees, for each load and ε."""
     found = []
     for load, epsilon in CELLS:
         shape = choose_shape(slots, Fraction(epsilon).limit_denominator(100), load)
@@ -156,14 +156,14 @@ def ratios(slots: int, tried: list[tuple[int, int, int]]) -> list[float]:
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("slots", [100, 1000, 40_000, 4000])
 def test_the_rule_is_within_a_seventh_of_the_best_of_all_trees(slots: int) -> None:
-    """Every fanout up to 40, every number of levels, every power of the fanout as a block."""
+    """Fanouts up to 40, all numbers of levels, blocks of all powers of the fanout."""
     found = ratios(slots, list(trees(slots, [])))
     assert min(found) >= 0.999 and max(found) <= 8 / 7 and np.median(found) <= 1.02
 
 
 @pytest.mark.thorough
 def test_widths_that_are_no_power_would_gain_little() -> None:
-    """Blocks of any length: the rule has powers of the fanout alone."""
+    """The rule uses only powers of the fanout as widths; here all widths are tried."""
     widths = sorted({round(1.15**i) for i in range(35)})
     found = ratios(1000, [*trees(1000, []), *trees(1000, widths)])
     assert max(found) <= 4 / 3 and np.median(found) <= 1.05
@@ -174,7 +174,7 @@ def test_widths_that_are_no_power_would_gain_little() -> None:
 def test_the_published_objective_chooses_trees_of_several_times_the_error(
     epsilon: float, skip: int
 ) -> None:
-    """16 children, height 5, and the least 2(b-1)(h-s)³/ε² + b^2s/36 at one record per slot."""
+    """The paper takes fanout 16, height 5, and the skip of least 2(b-1)(h-s)³/ε² + b^2s/36."""
     objective = [30 * (5 - s) ** 3 / epsilon**2 + 16.0 ** (2 * s) / 36 for s in range(5)]
     assert objective.index(min(objective)) == skip
     shape = choose_shape(114_688, Fraction(epsilon).limit_denominator(100))
@@ -183,7 +183,7 @@ def test_the_published_objective_chooses_trees_of_several_times_the_error(
 
 
 def test_values_that_scatter_evenly_leave_the_stated_chance() -> None:
-    """With the trend left out: what a prediction from the last block misses, at both ends."""
+    """Without the trend: the error of predicting both ends of a range from the last block."""
     width, draw = 16, np.random.default_rng(4)
     values = draw.random((20_000, 2, width))
     last, here = values[:, 0].sum(axis=1), np.cumsum(values[:, 1], axis=1)
@@ -229,7 +229,7 @@ def test_spans_weigh_totals_of_whole_blocks() -> None:
 
 
 def test_the_infinite_tree_of_a_stream_with_an_end() -> None:
-    """Its levels are those in use, and its blocks the best of those tried."""
+    """The tree has only the levels in use, and the best block width of those tried."""
     tree, width = endless(600, Fraction(1, 4), 1, 4)
     assert tree.blocks == -(-600 // width)
     for skip in range(4):

@@ -1,4 +1,4 @@
-"""A tree whose threshold changes: noise of each stretch at its own scale, independent of others."""
+"""A tree whose threshold changes: each stretch has independent noise at its own scale."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TREE = Stretches(CHUNKS, 6, (1 << 12, 1 << 14, 1 << 10))
 
 
 def test_each_stretch_has_the_variance_of_its_threshold() -> None:
-    """A chunk of four blocks and half of one more fill each stretch."""
+    """Each stretch fills a chunk of four blocks and half of the next."""
     parts = [CHUNKS.variance(theta, 0, 6) for theta in TREE.thetas]
     assert TREE.variance(0, 0, 18) == pytest.approx(sum(parts))
     assert TREE.variance(0, 6, 12) == pytest.approx(parts[1])
