@@ -1,4 +1,4 @@
-"""Importing this module lets a program of this folder import the parts of benchmarks."""
+"""Import this module to make the parts of benchmarks importable from this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A threshold that is learnt anew, against the first one: what it saves under drift, what it costs.
+"""Relearning a threshold, against keeping the first one: what it saves under drift, and costs.
 
 One record per slot, the first eighth of a stream is the warm-up, as in `_heldout_values`. The rest
 is cut into four stretches (``relearn``, at its default share of ε). Errors are expectations over
@@ -7,7 +7,7 @@ the noise of sums, by its exact variances; only choices of thresholds are drawn.
 * ``tops``: mean squared error of random ranges.
 * ``pak``: mean squared error of running totals after the warm-up, pure counter (``hierarchy``).
 
-Streams whose law drifts or steps are told apart from the steady ones by name.
+Names distinguish streams whose law drifts or steps from steady ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def changes(name: str) -> bool:
 
 
 def built(kind: str, stream: Stream, epsilon: Fraction, relearn: int) -> Any:
-    """The mechanism with nothing set but the threshold's life."""
+    """The mechanism with its defaults and this period of relearning."""
     entry, n = find(kind), len(stream.values)
     setting = Setting(epsilon, DELTA, n, columns=(("value", 0, stream.top),))
     given = entry.parameters(warmup=n // WARMUP, relearn=relearn, **GIVEN[kind])
@@ -45,7 +45,7 @@ def built(kind: str, stream: Stream, epsilon: Fraction, relearn: int) -> Any:
 
 
 def thresholds(made: Any, stream: Stream, run: int) -> list[int]:
-    """The threshold of every stretch, drawn."""
+    """A drawn threshold for every stretch."""
     slots, n = made.slots, len(stream.values) // WARMUP
     bucket = np.searchsorted(slots.thresholds, stream.values)
 
@@ -70,7 +70,7 @@ def in_force(made: Any, thetas: list[int], slots: int) -> I64:
 
 
 def tops_noise(made: Any, ranges: Ranges) -> F64:
-    """(stretches,) mean variance of a range's noise within each, for θ = 1."""
+    """(stretches,) mean noise variance that each stretch adds to a range, for θ = 1."""
     shape = TreeShape(made.tree.fanout, made.tree.levels, 0)
     covariance, width = Covariance(shape.fanout, shape.levels), made.width
     again, blocks = made.relearning, -(-len(ranges.rest) // width)
@@ -89,7 +89,7 @@ def tops_noise(made: Any, ranges: Ranges) -> F64:
 
 
 def tops_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int], warm: I64) -> float:
-    """Mean squared error of ranges with these thresholds; the warm-up's sum is without noise."""
+    """Mean squared error of ranges with these thresholds; the warm-up's sum has no noise."""
     guess = guessed(made, warm, thetas[0]) * thetas[0]
     force, width = in_force(made, thetas, len(ranges.rest)), made.width
     true = np.concatenate([[0], np.cumsum(ranges.rest)])
@@ -107,7 +107,7 @@ def tops_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int], warm: I
 
 
 def pak_noise(made: Any, slots: int) -> F64:
-    """(stretches,) mean variance of a running total's noise from each, for θ = 1."""
+    """(stretches,) mean noise variance that each stretch adds to a running total, for θ = 1."""
     again, ends = made.relearning, -(-slots * np.arange(1, ENDS + 1) // ENDS)
     length = again.every if again else slots
     pieces, total = Succession((made.counter,), (UNIT,), length), np.zeros(-(-slots // length))
@@ -127,7 +127,7 @@ def pak_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int], warm: I6
 
 
 def row_of(kind: str, stream: Stream, epsilon: Fraction, runs: int) -> Row:
-    """Errors with the first threshold, and with four."""
+    """Errors with one threshold, and with four."""
     ranges = Ranges.of(stream)
     late = len(ranges.rest)
     every = max(WHOLE, round(late / STRETCHES / WHOLE) * WHOLE)
@@ -154,7 +154,7 @@ def measure(half: str, quick: bool, tick: Callable[[Row], object]) -> list[Row]:
 
 
 def totals(rows: list[Row]) -> Row:
-    """Medians of mean squared errors with a threshold learnt anew over those with the first one."""
+    """Median ratios of the mean squared error with relearning to that with the first threshold."""
     out: Row = {}
     for kind in GIVEN:
         for name, moving in (("steady", False), ("drift", True)):

@@ -1,13 +1,13 @@
-"""Maps of PHDStream's and PrivHP's defaults on points that nobody tuned on.
+"""Maps of PHDStream's and PrivHP's defaults on points that were not used for tuning.
 
-Points in the plane in two halves: constants were chosen on the first (`TUNED`), figures are of the
-second (`HELD`), which has other records, laws and seeds.
+Sets of points in the plane are in two halves. Constants were chosen on the first (`TUNED`); figures
+come from the second (`HELD`), which has other records, laws and seeds.
 
 * First triggers: a window of one trigger, one record a unit. Error of a large box, abs(estimate -
-  truth) / max(truth, 0.1 % of the points), for the defaults, for a window that begins as it goes on
-  (``start = "as later"``: one cell), and for the best uniform grid, chosen with the data in view.
+  truth) / max(truth, 0.1 % of the points), for the defaults, for a window whose first trigger is
+  like later ones (``start = "as later"``: one cell), and for the best uniform grid for the data.
 * Distributions: sliced Wasserstein distance of PrivHP and of PHDStream with one trigger.
-* Coverage: leaves whose 95 % interval holds the exact count, ε = 1, 24 triggers.
+* Coverage: share of leaves whose 95 % interval covers the exact count, ε = 1, 24 triggers.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def distances(name: str, points: F64, epsilon: float, runs: int) -> Row:
 
 
 def coverage(half: str, quick: bool) -> list[Row]:
-    """How often intervals hold the truth."""
+    """Share of intervals that cover the exact count."""
     names = {"tuned": intervals.CHOSEN_ON, "held": intervals.CHECKED_ON}[half]
     domain = intervals.DOMAINS["quarters, depth 8"]
     rows = []
@@ -167,7 +167,7 @@ def measure(half: str, quick: bool, tell: Callable[[str], None]) -> dict[str, li
 
 
 def totals(found: dict[str, list[Row]]) -> dict[str, float]:
-    """Medians over sets, numbers of records and ε; the least coverage of any set."""
+    """Medians over sets, numbers of records and ε, and the least coverage of any set."""
     first, both = found["first triggers"], found["distributions"]
     ratios = [row["privhp"] / row["phdstream"] for row in both]
     return {

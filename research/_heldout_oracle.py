@@ -1,21 +1,20 @@
-"""How near to the best any rule could come that chooses ToPS's threshold before the stream goes on.
+"""How near to the best any rule can come that chooses ToPS's threshold at the end of the warm-up.
 
-The same streams, warm-ups, ranges and exact variances as in `_heldout_values`, the same ε for the
-sums; the warm-up's sum, which predicts the first block, is taken without its noise. Errors, each
-over ``best``, the least of any threshold and shape with the stream in view:
+Streams, warm-ups, ranges, exact variances and the ε of the sums are those of `_heldout_values`; the
+warm-up's sum, which predicts the first block, has no noise. Errors are relative to ``best``, the
+least error of any threshold and shape for the whole stream:
 
-* ``tops``: the rule as it is.
-* ``told``: the same noise and the shape that ToPS takes, but the penalty (its weight and its
-  exponent of θ) is the best one of `PENALTIES` for this stream and ε. No rule of this kind, however
-  it was tuned, has less error.
+* ``tops``: the product's rule.
+* ``told``: ToPS's noise and shape, but with the penalty (its weight and its exponent of θ) of
+  `PENALTIES` that is best for this stream and ε. No tuning of such a rule has less error.
 * ``quiet``: the rule without its noise. **Not private**, as are the next three.
-* ``warm_threshold``: the shape that ToPS takes, with the threshold of least error on the warm-up,
+* ``warm_threshold``: ToPS's shape, with the threshold of least error on the warm-up, which is
   repeated until it is as long as the stream.
-* ``warm``: shape and threshold of least error on it: who knows the warm-up, and nothing later.
-* ``threshold``: the shape that ToPS takes, with the best threshold for the stream.
+* ``warm``: the shape and threshold of least error on that repeated warm-up.
+* ``threshold``: ToPS's shape, with the best threshold for the stream.
 
-So ``tops`` over ``quiet`` is the noise of the choice, ``warm`` what warm-ups do not tell, and
-``threshold`` what the shape costs.
+So ``tops`` over ``quiet`` is the cost of the choice's noise, ``warm`` the cost of knowing only the
+warm-up, and ``threshold`` the cost of the shape.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Row = dict[str, Any]
 
 @lru_cache(maxsize=64)
 def noises(runs: int, candidates: int, epsilon: Fraction) -> I64:
-    """(runs, candidates) the noise of noisy maxima."""
+    """(runs, candidates) noise of the noisy maximum."""
     index, first = np.arange(candidates), np.ones(candidates, np.int64)
     label = Keys.of([b"threshold"])
     drawn = [
@@ -65,7 +64,7 @@ def errors(
         thresholds: (c,) thresholds.
         shape: the tree.
         epsilon: ε of the sums.
-        guesses: (c,) what slots of the first block are thought to hold, as shares of a threshold.
+        guesses: (c,) predictions for slots of the first block, as shares of a threshold.
     """
     pairs = zip(thresholds.tolist(), guesses.tolist(), strict=True)
     missed = [ranges.missed(theta, Method(shape, guess)) for theta, guess in pairs]
@@ -77,7 +76,7 @@ def told(above: I64, penalty: I64, thresholds: I64, noise: I64, error: F64) -> f
     """The least mean error of all penalties."""
     weight, exponent = OURS
     share = thresholds / thresholds[-1]
-    unit = penalty[-1] / weight  # at the last one, whatever the exponent
+    unit = penalty[-1] / weight  # at B, where the exponent does not matter
     means = []
     for weight, exponent in PENALTIES:
         scores = -above - weight * unit * share**exponent
@@ -124,7 +123,7 @@ def measure(half: str, quick: bool, tick: Callable[[Row], object]) -> list[Row]:
 
 
 def totals(rows: list[Row]) -> Row:
-    """Per rule, the median ratio to the best: of all rows, of steady streams, and of the others."""
+    """Median ratio to the best for each rule: over all rows, steady streams, and other streams."""
     out: Row = {}
     for name, kinds in (("all", (False, True)), ("steady", (False,)), ("drift", (True,))):
         mine = [row for row in rows if changes(row["stream"]) in kinds]

@@ -1,16 +1,16 @@
-"""Other penalties of a threshold than 36·K·(θ/B)^e, and what no private choice can do.
+"""Penalties of a threshold other than 36·K·(θ/B)^e, and a lower bound for all private choices.
 
-The thresholds of PAK and of ToPS maximise records that are not cut, less a penalty of θ, plus
-noise. A *rule* is a weight and an exponent of that penalty; its error is that of the drawn
-thresholds under the counter or the tree of the default settings, root mean squared over that with
-the best threshold for PAK, mean squared over that of the authors' rules for ToPS (`_heldout_pak`,
-`_heldout_values`). Only noise of the choice is drawn, as continuous Laplace noise; that of the sum
-which predicts ToPS's first block is left out.
+PAK and ToPS choose the threshold with the most uncut records, less a penalty of θ, plus noise. A
+*rule* is a weight and an exponent of that penalty. Its error is that of the drawn thresholds under
+the counter or tree of the default settings: for PAK, the root mean squared error over that with the
+best threshold; for ToPS, the mean squared error over that of the authors' rules (`_heldout_pak`,
+`_heldout_values`). Only the noise of the choice is drawn, as continuous Laplace noise; the sum that
+predicts ToPS's first block has none.
 
-`least` is a bound for every rule: the least worse ratio that an ε-DP choice can have on two
-warm-ups, one with rare large values and one without them, which differ in d records. Of two laws p
-and q of the threshold, p ≤ e^(dε)·q and q ≤ e^(dε)·p, so a choice that finds the large values is
-as often wrong, up to that factor, where there are none. A linear program has the least.
+`least` bounds every rule. Take two warm-ups, one with and one without rare large values, which
+differ in d records, and an ε-DP choice. Its laws p and q of the threshold on the two have
+p ≤ e^(dε)·q and q ≤ e^(dε)·p, so a choice that often finds the large values is also often wrong
+where there are none. A linear program finds the least possible value of the worse error ratio.
 
     python research/_heldout_penalties.py [--quick] [--json] [--half sealed]
 """
@@ -35,12 +35,12 @@ from scipy.optimize import linprog
 
 RULES = ((36.0, 0.5), (24.0, 0.5), (18.0, 0.5), (36.0, 0.25), (24.0, 0.25))
 RARE = "rare and large"
-_FREE = 18.0  # a loss from which on the bound is left to be 1: factors are beyond a solver
+_FREE = 18.0  # with a larger loss the bound is taken as 1: the factor is beyond a solver
 Row = dict[str, Any]
 
 
 class Cell(NamedTuple):
-    """A stream and ε: what each threshold costs, and what the choice sees of it."""
+    """A stream and an ε: the error of each threshold, and the data of its choice."""
 
     above: I64  # (thresholds,) records of the warm-up above each
     share: F64  # (thresholds,) of B
@@ -135,10 +135,10 @@ def totals(rows: list[Row]) -> list[Row]:
 
 
 def least(one: F64, other: F64, loss: float) -> float:
-    """The least that the larger of two expected errors can be, for laws within e^loss.
+    """The least possible value of the larger of two expected errors, for laws within e^loss.
 
     Args:
-        one, other: (thresholds,) error on either warm-up; 1 is the least of each.
+        one, other: (thresholds,) error on each warm-up, relative to its least.
     """
     if loss > _FREE:
         return float(max(one.min(), other.min()))
@@ -154,7 +154,7 @@ def least(one: F64, other: F64, loss: float) -> float:
 
 
 def bounds(stream: Stream, common: int) -> list[Row]:
-    """The least worse ratio of PAK's errors on a stream and on that of its common value alone."""
+    """`least` for PAK, on a stream and on the same stream cut to its common value."""
     plain = stream._replace(values=np.minimum(stream.values, common))
     rows = []
     for epsilon in tops.EPSILONS:

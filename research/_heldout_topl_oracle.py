@@ -1,17 +1,17 @@
-"""How near to the best any rule could come that chooses ToPL's threshold from its two groups.
+"""How near to the best any rule can come that chooses ToPL's threshold from its two groups.
 
-The same sets, groups and errors as in `_heldout_topl`. Errors, each over ``best``, the least of any
-constant threshold for nine users of ten, found with the data in view:
+Sets, groups and errors are those of `_heldout_topl`. Errors are relative to ``best``, the least
+error of any constant threshold, chosen for the data, with the reports of nine users in ten:
 
-* ``topl``: the rules as they are.
+* ``topl``: the product's rules.
 * ``factor``: their thresholds times one of `FACTORS`, the best for this set and ε. No rule that
-  differs by a margin alone has less error.
+  differs only by a margin has less error. **Not private**, as are the next two.
 * ``told``: the range is `ROOM` times the best threshold, and the second group reports within it.
-* ``exact``: the second group's users show their values, and the threshold of least error by them
-  is taken. **Not private**, as the two before are not.
+* ``exact``: the threshold of least error on the second group's exact values.
 
-So ``topl`` over ``told`` is what the first group does not tell, ``told`` over ``exact`` the noise
-of the second one, and ``exact`` what so few users know, and cost.
+So ``topl`` over ``told`` is the cost of the first group's noise and size, ``told`` over ``exact``
+the cost of the second group's noise, and ``exact`` the cost of so few users in that group, and of
+leaving both groups out of the mean.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 def row_of(one: Values, epsilon: Fraction, runs: int) -> Row:
     """Squared errors on one set."""
-    survey = survey_of(one, epsilon, 2, "hybrid")  # so that thresholds alone differ
+    survey = survey_of(one, epsilon, 2, "hybrid")  # so that only thresholds differ
     values = USERS * float(1 - survey.share)
     errors = squared(one, survey, PLACES * one.top, BEST)
     best = float(PLACES[errors.argmin()] * one.top)
@@ -66,7 +66,7 @@ def group_size(survey: Survey) -> int:
 
 
 def within(one: Values, survey: Survey, told: int, draw: np.random.Generator) -> float:
-    """The threshold by the second group, which was told a range."""
+    """The threshold from the second group, whose devices were told a range."""
     near = reports(one, survey, NARROW, told, group_size(survey), draw)
     shares = density(survey, near, True, NARROW)
     return float(survey.threshold(found_threshold(survey, near, shares, told)))
@@ -83,7 +83,7 @@ def measure(half: str, quick: bool, tick: Callable[[Row], object]) -> list[Row]:
 
 
 def totals(rows: list[Row]) -> Row:
-    """Per rule: the median ratio to the best, the largest one, and how many are above 3."""
+    """For each rule the median and largest ratio to the best, and the number of ratios above 3."""
     out: Row = {}
     for rule in RULES:
         ratio = np.array([row[rule] / row["best"] for row in rows])

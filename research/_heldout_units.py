@@ -1,11 +1,11 @@
-"""Maps of people who send many records: what the contribution bound cuts, and what debiasing mends.
+"""Maps of people who send many records: the error by the contribution bound, and by debiasing.
 
-Points of `_heldout_maps` are given to units that live somewhere: neighbours along the curve of
-cells, with a tenth of all records anywhere. Each sends 20 records, or as many as a law of heavy
-tails says (mean about 20, half send 6 or fewer). One window of one trigger, whole units protected.
-Error of large boxes as there, for bounds from 1 to 32, with and without the private total, for the
-bound that `parts.bounds.maps` proposes from the law of records per unit alone, and, as a reference
-that is **not private**, rescaled by the exact total.
+Each unit gets points of `_heldout_maps` that are neighbours along the curve of cells, as if it had
+a home; a tenth of all records is anywhere. Units send 20 records each, or a heavy-tailed number
+(mean about 20, half send 6 or fewer). There is one window of one trigger, and whole units are
+protected. The error of large boxes is measured as in `_heldout_maps`: for bounds from 1 to 32 with
+and without the private total, for the bound that `parts.bounds.maps` proposes from the law of
+records per unit alone, and, as a reference that is **not private**, rescaled by the exact total.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SQUARE = Domain.unit(2, 8, "all")
 
 
 def lengths(law: str, records: int, draw: np.random.Generator) -> np.ndarray:
-    """Records of each unit, until all are given away."""
+    """Records of each unit, until all records are distributed."""
     if law == "20 each":
         return np.full(records // 20, 20)
     size = np.minimum(np.ceil(6 * (draw.pareto(1.4, records) + 0.2)), 400).astype(int)
@@ -39,7 +39,7 @@ def lengths(law: str, records: int, draw: np.random.Generator) -> np.ndarray:
 
 
 def people(points: np.ndarray, law: str) -> tuple[np.ndarray, np.ndarray]:
-    """(n, 2) points in the order of their arrival, and the unit of each."""
+    """(n, 2) points in order of arrival, and the unit of each."""
     draw = np.random.default_rng(17)
     size = lengths(law, len(points), draw)
     points = points[: size.sum()]
@@ -54,7 +54,7 @@ def people(points: np.ndarray, law: str) -> tuple[np.ndarray, np.ndarray]:
 def shown(
     points: np.ndarray, unit: np.ndarray, epsilon: float, seed: str, **given: Any
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Leaves, counts in records and public numbers of one trigger."""
+    """Leaves, counts in records, and public numbers of one trigger."""
     parameters = PHDStreamParameters(domain=SQUARE, **given)
     mechanism = build(parameters, Setting(Fraction(str(epsilon)), Fraction(0), 1))
     found = mechanism.encode({"x1": points[:, 0], "x2": points[:, 1]})
@@ -126,7 +126,7 @@ def brief(rows: list[Row]) -> list[Row]:
 
 
 def totals(rows: list[Row]) -> dict[str, float]:
-    """Medians over rows: of the advice, of bound 1 as it comes, and against the best of all."""
+    """Medians over rows: with the advice, with bound 1 alone, and relative to the best bound."""
     best = [min(row[f"{b}{way}"] for b in BOUNDS for way in ("", ", debiased")) for row in rows]
     return {
         "units_advised": float(np.median([row["advised"] for row in rows])),

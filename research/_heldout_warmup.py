@@ -1,14 +1,14 @@
-"""PAK's warm-up by a tree, as the paper has it, against the one total that PAK releases.
+"""PAK's warm-up by a tree, as in the paper, against the one total that PAK releases.
 
-The warm-up's ε2 buys either its total alone, from which a straight line tells every running total
-of the warm-up for nothing, or a counter over its slots, with the same τ at its end (``line`` and
-``after``), or one that runs from the first slot on, when only B is known (``live``). The counter is
-the better one, a consistent hierarchy of 16 children. Streams, ε and thresholds as in
-`_heldout_drift`; mean squared errors of running totals by exact variances.
+The warm-up's ε2 can buy three things: its total, from which a straight line estimates every running
+total of the warm-up (``line``); a counter over its slots, released at its end with the same τ
+(``after``); or a counter that runs from the first slot on, when only B is known (``live``). The
+counter is a consistent hierarchy of 16 children, the better kind. Streams, ε and thresholds are
+those of `_heldout_drift`; errors are mean squared errors of running totals, by exact variances.
 
-* ``line``, ``after``, ``live``: of the warm-up's slots.
-* ``later_line``, ``later_after``: of the slots after it, which begin at the warm-up's total.
-* ``both``, ``later_both``: a total of its own for half of ε2, the counter for the other half.
+* ``line``, ``after``, ``live``: errors of the warm-up's slots.
+* ``later_line``, ``later_after``: errors of later slots, which start from the warm-up's total.
+* ``both``, ``later_both``: half of ε2 buys the total, the other half the counter.
 
     python research/_heldout_warmup.py [--quick] [--json]
 """
@@ -98,7 +98,7 @@ def measure(half: str, quick: bool, tick: Callable[[Row], object]) -> list[Row]:
 
 
 def totals(rows: list[Row]) -> Row:
-    """Medians over the total alone, and in how many cases the warm-up's slots have less error."""
+    """Median ratios to the total alone, and the number of cases with less error in the warm-up."""
     out: Row = {"cases": len(rows)}
     for name in ("after", "both", "live"):
         ratio = np.array([row[name] / row["line"] for row in rows])

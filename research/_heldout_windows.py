@@ -1,19 +1,20 @@
-"""First triggers of a window that follows another: what the map of the window before is good for.
+"""First triggers of a second window: the use of the first window's map.
 
-Two windows of 12 triggers, of equally many records (1,500 a trigger, or what the set has), from the
-points of `_heldout_maps`, PHDStream at its defaults, one record a unit. The second window has the
-same law (*steady*), the same set further on in its own order (*in order*), half of another set
-(*half moved*), or another set (*moved*). Mean relative error of boxes at triggers 1, 2 and 4, over
-that of the map as it is released:
+There are two windows of 12 triggers with equally many records (1,500 per trigger, or fewer if the
+set is small), from the points of `_heldout_maps`; PHDStream has its defaults, and a unit has one
+record. The second window has the same law (*steady*), continues the same set in its own order (*in
+order*), or has half of another set (*half moved*) or all of it (*moved*). Figures are mean relative
+errors of boxes at triggers 1, 2 and 4, over those of the map as released:
 
-* *divided*: leaves divided by `mechanisms.spatial.earlier`, by the last map of the first window;
-* *smooth*: divided by `mechanisms.spatial.smooth`, which knows no other map;
-* *both*: divided by the earlier map, made smooth, and as *smooth* does as far as they disagree;
-* *prior tree*: another mechanism, which is not in the product: the window's first trigger splits
-  nothing privately; its tree has a node wherever the earlier map has 10/ε records for a trigger.
+* *divided*: `mechanisms.spatial.earlier` divides leaves by the last map of the first window;
+* *smooth*: `mechanisms.spatial.smooth` divides leaves without any other map;
+* *both*: leaves are divided by the smoothed earlier map as far as the maps agree, else as in
+  *smooth*;
+* *prior tree*: a mechanism that is not in the product. The window's first trigger splits nothing
+  privately; its tree has a node wherever the earlier map has 10/ε records per trigger.
 
-The last is why the mechanism itself takes nothing from the window before: where the map has moved,
-new places lie in large leaves.
+*prior tree* shows why the mechanism itself uses nothing of the previous window: if the map has
+moved, new places are in large leaves.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ Window = list[np.ndarray]
 
 
 class MapAt(NamedTuple):
-    """One release."""
+    """The map of one release."""
 
     leaves: LeafCounts
-    variance: float  # of a leaf's count, records squared, in the median
+    variance: float  # median over leaves, in records squared
 
 
 def parts(points: np.ndarray, each: int, windows: int = 1) -> list[Window]:
-    """Windows of points in their order, ``each`` at a trigger."""
+    """Windows of points in their order, with ``each`` points per trigger."""
     rows = [points[i * each : (i + 1) * each] for i in range(TRIGGERS * windows)]
     return [rows[i * TRIGGERS : (i + 1) * TRIGGERS] for i in range(windows)]
 
@@ -82,7 +83,7 @@ def pair(half: str, name: str, kind: str) -> tuple[Window, Window]:
 
 
 class PriorTree(PHDStream):
-    """PHDStream whose first trigger splits as an earlier map says, at no cost."""
+    """PHDStream whose first trigger splits by an earlier map, without cost."""
 
     def _walk(self, events: Events, t: int, noise: Noise, carried: float) -> Any:
         usual = super()._walk(events, t, noise, carried)
@@ -99,7 +100,7 @@ FIELDS = [one.name for one in fields(PHDStream)]
 
 
 def mechanism(epsilon: float, prior: LeafCounts | None) -> PHDStream:
-    """At its defaults, or with a tree from an earlier map."""
+    """PHDStream with its defaults, or with a tree from an earlier map."""
     setting = Setting(Fraction(str(epsilon)), Fraction(0), TRIGGERS)
     start: Any = None if prior is None else "as later"
     made = build(PHDStreamParameters(domain=SQUARE, start=start), setting)
@@ -185,7 +186,7 @@ def brief(rows: list[Row]) -> list[Row]:
 
 
 def totals(rows: list[Row]) -> dict[str, float]:
-    """Large boxes at the first trigger of a window that goes on as the one before, or has moved."""
+    """Figures for large boxes at the first trigger of steady and moved windows."""
 
     def of(kind: str) -> list[Row]:
         return [row for row in rows if (row["kind"], row["trigger"]) == (kind, 1)]

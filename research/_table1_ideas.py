@@ -1,26 +1,28 @@
-"""Ideas for finding more keys, each as a histogram that `ideas.py` measures beside the product's.
+"""Ideas for finding more keys: histograms that `ideas.py` compares with the product's.
 
 All have the product's guarantee: neighbours differ by all records of one unit; all releases of all
 windows of an epoch together are (ε, δ)-close, by μ-GDP for the noise and δ for key selection.
 
-*soft*: weights in place of accept or refuse. A record of a hidden key counts f/grid of a record, f
-an integer of at least ``least``: the largest for which ``(m + f)² - m²`` costs no more than the
-share ``rest`` of what its unit has left, m being what it had in that key before; ``least`` where
-that alone is dearer but can be paid. Sensitivity: weights depend on the unit's own past and on
-released keys alone. Lane S counts in 1/grid and prices are integers, so that Σ m_S² + w² Σ m_V² ≤ Q
-holds exactly on every path, as with whole records; by the triangle inequality a unit shifts lane S
-of a key by at most m_S times the largest column norm of C, however its weights are spread over
-time. Charge: the same μ² for the same Q. Selection: what `thresholds.key_selection` states holds
-for every m that a unit can have in a key it has touched, here ``least``, ``least`` + 1, … parts;
-thresholds are the maximum over these, which is why tiny weights are not free.
+*soft*: records are weighted instead of accepted or refused. A record of a hidden key counts as
+f/grid of a record, for an integer f ≥ ``least``. With m the unit's earlier weight in that key, f is
+the largest for which ``(m + f)² - m²`` costs at most the share ``rest`` of what the unit has left;
+it is ``least`` if only that can be paid, even beyond this share. Sensitivity: weights depend only
+on the unit's own past and on released keys. Lane S counts in 1/grid and prices are integers, so
+Σ m_S² + w² Σ m_V² ≤ Q holds exactly on every path, as with whole records. By the triangle
+inequality a unit shifts lane S of a key by at most m_S times the largest column norm of C, however
+its weights are spread over time. Charge: the same μ² for the same Q. Selection: the statement of
+`thresholds.key_selection` holds for every m that a unit can have in a key it has touched, here
+``least``, ``least`` + 1, … parts. Thresholds are the maximum over these, so tiny weights are not
+free.
 
-*apart*: one factorisation of lane S, which finds keys, another of lane V, which has the records of
-public ones. Sensitivity: the noises are independent, so the squared shifts in units of the noise
-add up: c_S² Σ m_S² + c_V² w² Σ m_V² ≤ max(c_S², c_V²)·Q for column norms c. Charge: that maximum.
+*apart*: lane S, which finds keys, has one factorisation, and lane V, which has the records of
+public keys, another. Sensitivity: the noises are independent, so the squared shifts in units of the
+noise add up: c_S² Σ m_S² + c_V² w² Σ m_V² ≤ max(c_S², c_V²)·Q for column norms c. Charge: that
+maximum.
 
-*split*: two processes read lane S, one that only finds keys, and one of another factorisation that
-is only released, with lane V. Sensitivity: each as above. Charge: both; the first has the share
-``split`` of μ², the second the rest.
+*split*: two processes read lane S. One only finds keys; the other has another factorisation and is
+only released, together with lane V. Sensitivity: each as above. Charge: both; the first has the
+share ``split`` of μ², the second the rest.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from numpy.typing import NDArray
 
 
 class _Slots(NamedTuple):
-    """All pairs of the loaded units and of the slice, in (unit, hash) order."""
+    """All pairs of the loaded units and the slice, in (unit, hash) order."""
 
     code: NDArray[np.uint64]  # (s,) unit · 2^32 + hash, distinct
     used: NDArray[np.uint16]  # (s, lanes) a fresh copy
@@ -74,7 +76,7 @@ def _union(
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.intp]]:
     """Distinct values of both in order, and the place of each; ``fresh`` is sorted and distinct.
 
-    ``old`` is sorted too wherever this function packed it, and then sorting is only merging.
+    ``old`` is sorted too if `_pack` made it; then sorting only merges.
     """
     both = np.concatenate([old, fresh])
     order = np.argsort(both, kind="stable")
@@ -87,7 +89,7 @@ def _union(
 
 
 def _pack(units: Units, slots: _Slots, left: I64) -> Units:
-    used = slots.used  # a pair that was never accepted leaves no trace
+    used = slots.used  # a pair without any accepted record is dropped
     live = used[:, 0] > 0 if used.shape[1] == 1 else used.any(axis=1)
     owner = (slots.code[live] >> np.uint64(32)).astype(np.int64)
     start = np.zeros(len(left) + 1, np.int64)
@@ -97,15 +99,15 @@ def _pack(units: Units, slots: _Slots, left: I64) -> Units:
 
 
 class Idea(NamedTuple):
-    """A design: settings of the product, and what is different from the product.
+    """A design: settings of the product, and its differences from the product.
 
     Attributes:
-        parameters: parameters of the histogram; its factorisation is that of values.
+        parameters: parameters of the histogram; their factorisation is that of values.
         finding: the factorisation of lane S; None for that of values.
-        split: share of μ² for a process that finds keys alone; None if one process does both.
+        split: share of μ² for a process that only finds keys; None if one process does both.
         grid: parts of a record; 1 for whole records.
         least: least weight of a record, in 1/grid.
-        rest: the largest share of what a unit has left that one record may cost.
+        rest: the largest share of a unit's remaining budget that one record may cost.
     """
 
     parameters: dict[str, Any]
@@ -138,10 +140,10 @@ BASE = {name: name.split(",", maxsplit=1)[0] for name in IDEAS}
 
 @dataclass(frozen=True)
 class SoftBound(Bound):
-    """A quadratic bound in which a record of lane 0 counts ``least``/grid to 1.
+    """A quadratic bound in which a record of lane 0 counts between ``least``/grid and 1.
 
-    ``left`` and ``weights`` are those of whole records times grid², except ``weights[0]``: lane 0
-    counts in 1/grid.
+    ``left`` and ``weights`` are grid² times those of whole records, except ``weights[0]``, because
+    lane 0 counts in 1/grid.
     """
 
     grid: int = 1
@@ -149,7 +151,7 @@ class SoftBound(Bound):
     rest: Fraction = Fraction(1)
 
     def amounts(self, units: Units, batch: Batch, lane: NDArray[np.intp]) -> tuple[Units, I64]:
-        """New units, and (n,) what each record counts, in 1/grid; records are taken in order."""
+        """New units, and (n,) weights of records in 1/grid; records are taken in order."""
         slots = _pair_slots(units, batch)
         used, left = slots.used, units.left.copy()
         lanes, amount = lane[batch.key], np.zeros(len(batch.key), np.int64)
@@ -167,7 +169,7 @@ class SoftBound(Bound):
         return _pack(units, slots, left), amount
 
     def _one(self, m: I64, lane: NDArray[np.intp], left: I64) -> tuple[I64, I64]:
-        """(n,) steps of the pair's count and their prices, for one record of each unit."""
+        """(n,) increases of the pairs' counts and their prices, for one record of each unit."""
         step, price = np.zeros_like(m), np.zeros_like(m)
         for f in range(self.least, self.grid + 1):
             cost = self.weights[S] * f * (2 * m + f)
@@ -218,7 +220,7 @@ class Soft(Histogram):
 
 
 class SoftKept(Kept, Soft):
-    """The same with noise kept for the length of a run."""
+    """`Soft` with noise kept for the length of a run."""
 
 
 def kept(mechanism: Histogram, keys: int) -> Kept:
@@ -257,7 +259,7 @@ def design(idea: Idea, triggers: int, delay: int = 0) -> Histogram:
 
 
 def softened(whole: Bound, idea: Idea) -> Bound:
-    """The bound in 1/grid of a record; the same bound for whole records."""
+    """The bound in 1/grid of a record, or the given bound if records are whole."""
     if idea.grid == 1:
         return whole
     return SoftBound(
@@ -270,13 +272,13 @@ def softened(whole: Bound, idea: Idea) -> Bound:
 def _fitted(
     parameters: HistogramParameters, setting: Setting, bound: Bound, idea: Idea, selecting: Fraction
 ) -> Fitted:
-    """Variances of lane S, of the process that finds keys first; then of the counters."""
+    """Variances of the process that finds keys, then of any other of lane S, then of counters."""
     factors = [
         factor_of(name, setting.horizon)
         for name in (idea.finding or parameters.factorization, parameters.factorization)
     ]
     cheapest = min(bound.weights[0] * idea.least**2, *bound.weights[1:], bound.left)
-    most = max(1, bound.left // cheapest)  # records, and so keys, that a unit can pay for
+    most = max(1, bound.left // cheapest)  # the most records, and so keys, that a unit can pay for
     left = 1 - 2 * DEBIAS_SHARE if parameters.debias else Fraction(1)
     column = [one.sensitivity2 * 4**one.bits for one in factors]
     exact = sensitivity2(bound)
@@ -287,7 +289,7 @@ def _fitted(
         needs = [Need(exact * c, left * part) for c, part in zip(column, shares, strict=True)]
         touched *= 2
     if parameters.debias:
-        # Of a unit's counted records at most `most` are accepted, each as a whole one at most.
+        # At most `most` of a unit's counted records are accepted, each as at most a whole record.
         ends = parameters.debias_cap, min(most, parameters.debias_cap)
         needs += [Need(column[1] * (end * idea.grid) ** 2, DEBIAS_SHARE) for end in ends]
         touched += 2 * parameters.debias_cap * setting.horizon
@@ -315,7 +317,7 @@ def _debias(
 def _thresholds(
     parameters: HistogramParameters, process: Process, bound: Bound, idea: Idea, delta: Fraction
 ) -> tuple[int, ...]:
-    """K_t in steps of 1/(STEPS·grid): the maximum over every m that a unit can have in a key."""
+    """K_t in steps of 1/(STEPS·grid): the maximum over all m that a unit can have in a key."""
     last = rational("last_share", parameters.last_share)
     exact, most = sensitivity2(bound), bound.most_per_key()
     bars = []

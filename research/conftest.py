@@ -1,4 +1,4 @@
-"""Property tests here are as slow as they need to be, and the same on every run."""
+"""Settings of property tests in this folder: no deadline, and the same examples in every run."""
 
 from hypothesis import settings
 

@@ -1,18 +1,18 @@
-"""How often ToPL's 95 % intervals hold the mean of all values, and not of clipped ones alone.
+"""How often ToPL's 95 % intervals cover the mean of all values, not only of clipped values.
 
-A release's variance covers what devices drew and who was in which group, and not what the threshold
-cuts off. Each run draws users of a set, learns range and threshold as a pipeline does, and takes
-the mean of all reports with the variance that is released.
+A release's variance covers the devices' noise and the assignment of users to groups, but not what
+the threshold cuts off. Each run draws users of a set, learns range and threshold as a pipeline
+does, and takes the mean of all reports with its released variance.
 
     python research/cut_means.py [--quick] [--json] [--runs N] [--half tuned]
 
 For each number of users and ε, over every second set of a half of `_heldout_topl`:
 
-- ``clipped``, ``clipped_least``: share of runs whose interval holds the mean of the values of all
-  users, clipped at the threshold; and the least share of a set.
-- ``values``, ``values_least``: the same, and the mean of the values themselves.
-- ``cut``: what the threshold cuts off the mean, in standard deviations as released: the median of
-  the sets.
+- ``clipped``, ``clipped_least``: share of runs whose interval covers the mean of all users' values,
+  clipped at the threshold; and the least share of any set.
+- ``values``, ``values_least``: the same for the mean of the values themselves.
+- ``cut``: the part of the mean that the threshold cuts off, in released standard deviations: the
+  median over the sets.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 
 class Run(NamedTuple):
-    """Errors of one run over the standard deviation that is released with the mean."""
+    """Errors of one run, in standard deviations as released with the mean."""
 
     clipped: float
     values: float
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 def run_of(one: heldout.Values, survey: Survey, users: int, seed: tuple[int, int]) -> Run:
-    """One window: users drawn, range and threshold learnt, and the mean of all reports."""
+    """Run one window: draw users, learn range and threshold, and take the mean of all reports."""
     draw = np.random.default_rng([11, *seed])
     value: F64 = draw.choice(one.value, users)
     first = round(users * float(survey.share) / survey.rounds)
@@ -91,7 +91,7 @@ def reports(
 def row_of(
     sets: list[heldout.Values], epsilon: Fraction, users: int, rounds: int, runs: int
 ) -> Row:
-    """Shares of runs that are covered, for all sets together and for the worst."""
+    """Shares of runs whose interval covers, for all sets together and for the worst set."""
     by_set = []
     for place, one in enumerate(sets):
         survey = heldout.survey_of(one, epsilon, rounds)

@@ -1,11 +1,11 @@
-"""Defaults on data that nobody tuned on: one module per family of mechanisms.
+"""Defaults on data that was not used for tuning: one module per family of mechanisms.
 
 Values (`_heldout_values`): mean squared error of random ranges with ToPS's defaults, at ε from 0.05
-to 1, against the authors' rules on the same warm-up and against the best threshold and shape that
-exist for the data.
+to 1, against the authors' rules on the same warm-up and against the best threshold and shape for
+the data.
 
-Drift (`_heldout_drift`): mean squared error of ToPS and PAK with a threshold that is learnt anew,
-for each of four stretches, over that with the first one alone, on steady streams and on others.
+Drift (`_heldout_drift`): mean squared error of ToPS and PAK with a threshold relearnt for each of
+four stretches, over that with the first threshold, on steady streams and on others.
 
 ToPL (`_heldout_topl`): squared error of a mean with the threshold that `topl` learns, at ε from
 0.5 to 2, against the best constant threshold.
@@ -15,16 +15,16 @@ the median error of large boxes in windows of one trigger, ``privhp_over_phdstre
 ratio of sliced Wasserstein distances there, and ``phdstream_coverage``, the least share of leaves
 that the 95 % intervals of a set cover.
 
-Units (`_heldout_units`): error of large boxes of a map that protects whole people who send many
-records: with the proposed bound, with bound 1, and over the best of all bounds, debiased or not.
+Units (`_heldout_units`): error of large boxes of a map that protects people who send many records:
+with the proposed bound, with bound 1, and over the best of all bounds, debiased or not.
 
-Windows (`_heldout_windows`): the first triggers of a window after another one: error of large boxes
-at trigger 1 of the map as it is released and divided by the last map of the window before, where
-the stream goes on as it was, and the worst of that over the smooth map alone where it has moved.
+Windows (`_heldout_windows`): the first trigger of a second window. Where the stream is steady, the
+error of large boxes of the map as released, and divided by the last map of the first window; where
+the stream has moved, the worst ratio of the divided map's error to the smooth map's.
 
-Oracles (`_heldout_oracle`, `_heldout_topl_oracle`, with ``--oracle`` alone): how near to the best
-any rule could come that chooses ToPS's threshold before the stream goes on, or ToPL's from its two
-groups, told this or that without any noise.
+Oracles (`_heldout_oracle`, `_heldout_topl_oracle`, only with ``--oracle``): how near to the best a
+rule can come that chooses ToPS's threshold at the end of the warm-up, or ToPL's from its two
+groups, if it gets some of its data without noise.
 
     python research/heldout.py [--quick] [--json] [--half tuned] [--oracle]
 
@@ -101,7 +101,7 @@ def show_oracle(
 
 
 def report_oracle(half: str, quick: bool, as_json: bool) -> None:
-    """The whole program under ``--oracle``."""
+    """Run the program with ``--oracle``."""
     console = Console(stderr=as_json, width=110)
     with Console(stderr=True).status("oracle") as status:
         rows = oracle.measure(half, quick, lambda row: status.update(row["stream"]))

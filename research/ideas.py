@@ -1,19 +1,20 @@
 """Ideas for finding more keys of a histogram, beside the product's designs: see `_table1_ideas.py`.
 
-The designs play the same day under the same noise keys, at the same (ε = 6, δ = 1e-9) per user, and
-are compared pair by pair: an idea's error over that of the design it started from, with the
-standard deviation over noise keys.
+All designs run over the same day under the same noise keys, at the same (ε = 6, δ = 1e-9) per user.
+Figures compare pairs of runs: an idea's error over that of the design on which it is based, with
+the standard deviation over noise keys.
 
     python research/ideas.py [--scale 0.1] [--triggers 100] [--seeds 3] [--set published|drawn]
                                [--ideas NAME;NAME;…] [--data-seed N] [--quick] [--json]
 
 Sets: `published`, the workload of `table1.py`, on which settings were chosen; `drawn`, with other
-laws of users and of keys, on which nothing was chosen. Each run is printed when it is finished.
+laws of users and keys, on which none was chosen. Each run is printed when it is finished.
 
-The last line under ``--json``: for each idea its means over noise keys, of l1, mean_l1, l2, keys
-and ``hidden`` (records of keys that are not public at the end; a part of l1), scaled to the full
-workload; under ``over`` the mean of its l1 and mean_l1 over those of its base, less 1, each with
-``_sd``; ``private``: whether every run fits into (ε, δ) and no unit spent more than its bound.
+The last line under ``--json`` has, for each idea, the means over noise keys of l1, mean_l1, l2,
+keys and ``hidden`` (records of keys that are not public at the end; a part of l1), scaled to the
+full workload. ``over`` has the means of its l1 and mean_l1 over those of its base, less 1, each
+with ``_sd``. ``private`` says whether every run fits into (ε, δ) and no unit spent more than its
+bound.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ Row = dict[str, float]
 
 
 def drawn(scale: float, seed: int) -> Workload:
-    """Log-normal activity, a flatter law of keys; a quarter of all records in one's own key."""
+    """Log-normal activity, a flatter law of keys; a quarter of records have the user's own key."""
     rng = np.random.default_rng(seed + 1000)
     users, keys = round(USERS * scale), round(KEYS * scale)
     counts = np.minimum(np.ceil(rng.lognormal(1.1, 1.1, users)), 5000).astype(np.int64)
@@ -52,7 +53,7 @@ SETS = {"published": published, "drawn": drawn}
 
 
 def measured(name: str, work: Workload, options: argparse.Namespace, seed: int) -> Row:
-    """One idea under one noise key; fails if it is not private."""
+    """Errors of one idea under one noise key, and whether the run was private."""
     mechanism = design(IDEAS[name], options.triggers)
     run = Run(kept(mechanism, work.keys), work, keyed("ideas", seed))
     found = play(run, options.triggers, lambda: None)[0].scaled(options.scale)
@@ -64,7 +65,7 @@ def measured(name: str, work: Workload, options: argparse.Namespace, seed: int) 
 
 
 def over(rows: list[Row], base: list[Row]) -> Row:
-    """The relative difference of paired runs, and its standard deviation over noise keys."""
+    """Relative differences of paired runs, and their standard deviation over noise keys."""
     out: Row = {}
     for field in ("l1", "mean_l1"):
         ratio = [a[field] / b[field] - 1 for a, b in zip(rows, base, strict=True)]
@@ -74,7 +75,7 @@ def over(rows: list[Row], base: list[Row]) -> Row:
 
 
 def summary(runs: dict[str, list[Row]]) -> dict[str, dict[str, Row | float]]:
-    """Means of every idea, and its pairs with the design that it started from."""
+    """Means of every idea, and its differences from the design on which it is based."""
     made: dict[str, dict[str, Row | float]] = {}
     for name, rows in runs.items():
         made[name] = {field: float(np.mean([row[field] for row in rows])) for field in FIELDS}

@@ -1,17 +1,17 @@
-"""Which of ToPS's smoothers predicts slots inside a block best; Wang et al. (CCS 2021) have five.
+"""Which of ToPS's five smoothers (Wang et al., CCS 2021) predicts slots inside a block best.
 
-One record per slot, tree and penalty as ToPS chooses them by default, a threshold and the noise of
-all blocks drawn anew in each run. Until a block ends, each of its slots gets the prediction of the
-mechanism's own `Smoother`, made from the noisy totals of the blocks before. All smoothers of a run
-see the same totals, so they differ by their predictions alone.
+There is one record per slot. ToPS chooses tree and penalty by default, and each run draws a
+threshold and the noise of all blocks. Until a block ends, each of its slots gets the prediction of
+the mechanism's own `Smoother`, from the noisy totals of earlier blocks. All smoothers of a run see
+the same totals, so they differ only by their predictions.
 
     python research/smoothers.py [--quick] [--json] [--half unseen]
 
 For each smoother, over all streams of a half and ε where the tree has blocks of several slots:
 
 - ``ranges``, ``ranges_worst``: mean squared error of random ranges over that of ``recent``, the
-  default: the geometric mean of the cells, and the largest one.
-- ``slots``: the same of single slots that are not the last one of a block.
+  default: the geometric mean over the cells, and the largest ratio.
+- ``slots``: the geometric mean for single slots that are not the last one of a block.
 - ``best``: share of the cells in which no other smoother has a smaller error of ranges.
 """
 
@@ -35,13 +35,13 @@ from rich.progress import track
 from rich.table import Table
 
 EPSILONS = (Fraction(1, 20), Fraction(1, 5), Fraction(1))
-MOST = 20_000  # slots of a stream that are used: what a block holds does not depend on more
+MOST = 20_000  # slots used of a stream; more would not change a block
 Row = dict[str, Any]
 Errors = dict[str, tuple[float, float]]  # of ranges and of slots
 
 
 def predictions(smoother: Smoother, totals: I64, first: float) -> F64:
-    """(k,) what each of k blocks is predicted to hold; ``first`` where nothing is known."""
+    """(k,) predicted totals of k blocks; ``first`` for the first block."""
     made = [first]
     for block in range(1, len(totals)):
         past = totals[max(0, block - max(smoother.memory, 1)) : block][::-1].tolist()
@@ -50,7 +50,7 @@ def predictions(smoother: Smoother, totals: I64, first: float) -> F64:
 
 
 def noisy_totals(stream: Stream, made: Any, run: int) -> tuple[int, I64]:
-    """A drawn threshold, and the noisy totals of all whole blocks behind the warm-up."""
+    """A drawn threshold, and the noisy totals of all whole blocks after the warm-up."""
     start, noise = len(stream.values) // heldout.WARMUP, keyed(run, "smoothers")
     places = np.searchsorted(made.slots.thresholds, stream.values[:start])
     histogram = np.bincount(places, minlength=len(made.slots.thresholds))
@@ -88,7 +88,7 @@ def errors(stream: Stream, made: Any, run: int) -> Errors:
 
 
 def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row | None:
-    """Errors of one stream and ε; None where each slot has noise of its own."""
+    """Errors of one stream and ε; None unless the tree has chunks of blocks of several slots."""
     short = stream._replace(values=stream.values[:MOST])
     made = heldout.defaults(short, epsilon)
     if made.width == 1 or not isinstance(made.tree, Chunks):

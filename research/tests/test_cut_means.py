@@ -1,4 +1,4 @@
-"""Coverage of ToPL's intervals with a threshold that is learnt."""
+"""Coverage of ToPL's intervals with a learnt threshold."""
 
 from __future__ import annotations
 

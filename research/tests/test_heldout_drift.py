@@ -1,4 +1,4 @@
-"""The held-out benchmark of drift: errors as the mechanisms state them, and which streams move."""
+"""The held-out benchmark of drift: errors agree with the mechanisms' statements; moving streams."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_threshold_learnt_anew_follows_a_step(kind: str) -> None:
 
 
 def test_noise_is_that_of_the_mechanisms() -> None:
-    """The stated variance of the last released total, and its share of a range's noise."""
+    """Compared with the variances that the mechanisms state for totals, with equal thresholds."""
     stream = stepped()
     ranges = Ranges.of(stream)
     whole = ranges.__class__(ranges.rest, np.zeros(1, np.int64), np.array([len(ranges.rest)]))

@@ -1,4 +1,4 @@
-"""What oracles reach: their figures are those of the benchmark of values, and ordered as told."""
+"""What oracles reach: figures agree with the benchmark of values, and are ordered as stated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_nobody_who_knows_the_warm_up_alone_foresees_a_step() -> None:
 
 
 def test_the_rule_is_the_one_that_the_benchmark_of_values_measures() -> None:
-    """Same noise of the threshold, one run after the other there; less that of the first guess."""
+    """Both draw the same noise of the threshold; here the first guess has none."""
     stream = steady()
     mine, theirs = oracle.row_of(stream, HALF, 12), values.row_of(stream, HALF, 12)
     assert mine["tops"] == pytest.approx(theirs["tops"], rel=0.1)
@@ -54,7 +54,7 @@ def test_the_rule_is_the_one_that_the_benchmark_of_values_measures() -> None:
 
 
 def test_the_rule_itself_is_among_the_penalties() -> None:
-    """With that one alone, what is told is what the rule does, but for rounding."""
+    """With only the rule's own penalty, ``told`` equals the rule up to rounding."""
     stream, made = steady(), values.defaults(steady(), HALF)
     assert oracle.OURS in oracle.PENALTIES
     thresholds = np.array(made.slots.thresholds)

@@ -1,4 +1,4 @@
-"""Penalties of thresholds: errors are those of the benchmarks, and the bound is one."""
+"""Penalties of thresholds: errors agree with the benchmarks, and the bound holds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_rules_in_use_have_the_errors_of_the_benchmarks() -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 1.0, 3.0])
 def test_a_private_choice_between_two_is_right_as_often_as_randomised_response(loss: float) -> None:
-    """Wrong costs 9 more: the best choice is right with chance e^loss/(1 + e^loss) on both."""
+    """A wrong choice costs 9 more; the best law is right with probability e^loss/(1 + e^loss)."""
     wrong = 1 / (1 + math.exp(loss))
     found = penalties.least(np.array([1.0, 10.0]), np.array([10.0, 1.0]), loss)
     assert found == pytest.approx(1 + 9 * wrong)

@@ -1,4 +1,4 @@
-"""The held-out benchmark of ToPL: its squared errors are those of reports."""
+"""The held-out benchmark of ToPL: its squared errors agree with drawn reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_halves_share_no_set() -> None:
 
 
 def test_the_least_error_is_that_of_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Means of drawn reports with the best threshold err as stated, and with others by more."""
+    """Means of drawn reports have the stated error at the best threshold, and more at others."""
     users, draw = 2000, np.random.default_rng(8)
     monkeypatch.setattr(topl, "USERS", users)
     monkeypatch.setattr(topl, "BEST", users - users // 10)

@@ -1,4 +1,4 @@
-"""What oracles of ToPL's threshold reach: ordered as told, and the rule's own figure among them."""
+"""What oracles of ToPL's threshold reach: ordered as stated, with the rule's own figure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALF = Fraction(1, 2)
 
 
 def heavy() -> topl.Values:
-    """Values far below the end of their range, of a law that no set of the benchmark has."""
+    """Values far below the end of their range, with a law that no set of the benchmark has."""
     draw = np.random.default_rng(9)
     return topl.Values("gamma", np.minimum(draw.gamma(3, 10, 20_000), 4000), 4000)
 
@@ -35,7 +35,7 @@ def test_who_knows_more_errs_less() -> None:
 
 
 def test_exact_values_choose_the_threshold_of_least_error() -> None:
-    """By an own search: the values of all users, one threshold after the other."""
+    """Compared with a search here, over thresholds and the values of all users."""
     one, survey = heavy(), topl.survey_of(heavy(), HALF, 2)
     users = topl.USERS * float(1 - survey.share)
     noise = survey_noise(survey)
@@ -49,7 +49,7 @@ def test_exact_values_choose_the_threshold_of_least_error() -> None:
 
 
 def survey_noise(survey: topl.Survey) -> float:
-    """Worst variance of a value report in [-1, 1], summed over its outputs."""
+    """Worst variance of a value report in [-1, 1], computed from its outputs."""
     hybrid = survey.hybrid
     says = np.array([float(survey.estimate(j, survey.buckets)) for j in range(hybrid.outputs)])
     says = 2 * says / float(survey.bound) - 1
@@ -62,7 +62,7 @@ def survey_noise(survey: topl.Survey) -> float:
 
 
 def test_the_rules_own_figure_is_that_of_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the oracle's channel, since another one has another error at the same threshold."""
+    """Both use the oracle's channel, because channels differ in error at the same threshold."""
     row = oracle.row_of(heavy(), Fraction(2), 6)
     monkeypatch.setattr(topl, "survey_of", partial(topl.survey_of, channel="hybrid"))
     same = topl.row_of(heavy(), Fraction(2), 6)

@@ -1,4 +1,4 @@
-"""People in the held-out maps: everybody has a place, and sends what the law says."""
+"""People in the held-out maps: each has a home, and sends as many records as the law says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_people_live_somewhere(law: str) -> None:
     busy = np.flatnonzero(sent >= 10)
     homes = [place[unit == u] for u in busy]
     apart = [np.median(np.abs(home - np.median(home, axis=0))) for home in homes]
-    assert np.median(apart) < 0.05  # of a square whose points are 0.25 from the middle
+    assert np.median(apart) < 0.05  # uniform points would be 0.25 from the middle
     assert {tuple(p) for p in place} <= {tuple(p) for p in points}
 
 

@@ -1,4 +1,4 @@
-"""The held-out benchmark of values: errors as the mechanism has them, and the paper's rules."""
+"""The held-out benchmark of values: errors agree with the mechanism's, and the paper's rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_published_choice_of_levels() -> None:
 
 
 def test_errors_are_those_of_the_mechanism() -> None:
-    """Drawn releases of the default configuration, its threshold held in place."""
+    """Compared with drawn releases of the default configuration, with a fixed threshold."""
     draw = np.random.default_rng(3)
     stream = Stream("short", np.rint(draw.exponential(20, 480)).astype(np.int64), 400)
     epsilon, theta = Fraction(1, 2), 39

@@ -1,4 +1,4 @@
-"""PAK's warm-up by a tree: its errors are those of drawn noise, and it can win as well as lose."""
+"""PAK's warm-up by a tree: its errors agree with drawn noise, and it can win or lose."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_errors_are_those_of_drawn_noise() -> None:
 
 
 def test_a_line_misses_what_comes_all_at_once() -> None:
-    """Steady values are told by their total; a burst at the end of a warm-up is not."""
+    """The total determines running totals of steady values, but not of a burst at the end."""
     steady, burst = np.full(8000, 50.0), np.where(np.arange(8000) % 1000 < 500, 0.0, 500.0)
     calm = warmup.of_threshold(stream(steady), 50, ONE, 0.0)
     loud = warmup.of_threshold(stream(burst), 500, ONE, 0.0)
@@ -50,7 +50,7 @@ def test_a_line_misses_what_comes_all_at_once() -> None:
 
 
 def test_what_nobody_clips_is_noise_alone() -> None:
-    """The largest value in place of τ scales it; half of ε2 makes its variance four times."""
+    """B instead of τ scales the noise; half of ε2 has four times the variance."""
     found = warmup.of_threshold(stream(np.full(800, 30.0)), 100, ONE, 7.0)
     assert found["live"] == pytest.approx(100 * found["after"], rel=1e-6)
     assert found["both"] == pytest.approx(4 * found["after"], rel=1e-3)

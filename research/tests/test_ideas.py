@@ -1,4 +1,4 @@
-"""Designs that are measured beside the product's histogram: bounds, costs, report."""
+"""Designs measured beside the product's histogram: bounds, costs, report."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def batch(rows: list[tuple[int, int]], public: tuple[bool, ...]) -> Batch:
 def one_by_one(
     bound: ideas.SoftBound, rows: list[tuple[int, int]], public: tuple[bool, ...]
 ) -> tuple[list[int], list[int]]:
-    """What each record counts and what each unit has left, by the rule as it is written."""
+    """The weight of each record and the rest of each unit, by the rule as documented."""
     left, had = [bound.left] * UNITS, {}
     counted = []
     for unit, key in rows:
@@ -85,7 +85,7 @@ def taken(
     public: tuple[bool, ...],
     cut: int,
 ) -> tuple[Units, list[int]]:
-    """The same by the design, in two slices."""
+    """Units and weights by the design, in two slices."""
     units, counted = empty_units(UNITS, 2, bound.left), []
     lane = np.array(public, np.intp)
     for part in (rows[:cut], rows[cut:]):
@@ -108,7 +108,7 @@ def test_weights_hold_the_bound_exactly_and_follow_the_log(
     spent = np.bincount(owner, price, UNITS)
     assert (spent == bound.left - units.left).all() and (units.left >= 0).all()
     hidden = units.used[:, 0][units.used[:, 0] > 0]
-    assert (hidden >= bound.least).all()  # thresholds cover no smaller share of a key
+    assert (hidden >= bound.least).all()  # thresholds assume no smaller weight in a key
 
 
 def test_a_rest_that_does_not_pay_for_a_record_pays_for_a_part() -> None:
@@ -123,7 +123,7 @@ def test_without_a_change_a_design_is_the_product(name: str) -> None:
     own = ideas.design(ideas.IDEAS[name], 5)
     product = designs.design({"default": "adaptive"}.get(name, name), 5, 0)
     assert isinstance(product, Histogram)
-    assert own == replace(product, spending=None)  # no ledger charges a study
+    assert own == replace(product, spending=None)  # a study is not charged to a ledger
 
 
 @pytest.mark.parametrize("name", ideas.IDEAS)
@@ -131,13 +131,13 @@ def test_every_idea_fits_into_its_budget(name: str) -> None:
     idea = ideas.IDEAS[name]
     made = ideas.design(idea, 7)
     assert accounting.total([made.cost()], designs.DELTA)[0] <= designs.EPSILON
-    # One unit alone in a key, with any share of it that the bound allows, stays hidden.
+    # A key with one unit, at any weight that the bound allows, stays hidden.
     finder, bound = made.selector, made.bound
     beta = designs.DELTA / 4 / 6
     q = Fraction(bound.left, bound.weights[0])
     for m in range(idea.least, bound.most_per_key() + 1):
         assert made.threshold[2] >= (m + finder.quantile(3, beta * m * m / q)) * 256
-    # What one record moves, in deviations of the noise of all processes that read it.
+    # How far one record moves all processes that read it, in units of their noise.
     for lane, weight in enumerate(bound.weights):
         steps = idea.grid if lane == 0 else 1
         price = Fraction(weight * steps**2, bound.left)
@@ -157,7 +157,7 @@ def test_soft_counts_are_shown_as_whole_records() -> None:
     run = Run(ideas.kept(made, work.keys), work, baselines.keyed("ideas", 3))
     for part in work.micro_batches(3):
         run.step(part)
-    # Two whole records of each user and a half: 1 + 1 + 1/4 of the budget.
+    # The budget of 2.25 pays for two whole records and a half of each user: 1 + 1 + 1/4.
     want = np.array([users, users, users // 2])
     spread = made.error(3)[0]
     assert 1 < spread < 60

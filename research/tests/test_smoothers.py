@@ -1,4 +1,4 @@
-"""Predictions of ToPS's smoothers: what each is good for, and the totals that all of them see."""
+"""Predictions of ToPS's smoothers: where each is best, and the totals that all of them see."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_mean_is_best_where_nothing_changes_and_the_last_block_where_much_do
     draw = np.random.default_rng(2)
     steady = cell(draw.exponential(20, 8192))
     slots = {kind: error for kind, (_, error) in steady.items()}
-    # A moving mean of eight of 17 blocks is as good, but for the luck of the draw.
+    # A moving mean of eight of the 17 blocks is as good, up to chance.
     assert slots["mean"] < 1.001 * min(slots.values()) < slots["recent"]
     wave = 20 + 19 * np.sin(np.arange(8192) / 400)
     moving = cell(draw.exponential(wave))

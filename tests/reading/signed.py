@@ -1,4 +1,4 @@
-"""A signed deployment in memory: its ledger and its release topic, as a broker would hold them."""
+"""A signed deployment in memory: its ledger and its release topic, as on a broker."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Logs = tuple[tuple[RawRecord, ...], ...]
 
 
 class World(NamedTuple):
-    """What anyone may read."""
+    """The public topics of a deployment."""
 
     ledger: tuple[bytes, ...]
     releases: Logs
 
     def prove(self, pinned: str = "", known: Checkpoint | None = None) -> Proof:
-        """As a reader of this world would."""
+        """Prove this world as a reader of it would."""
         return prove(
             lambda: Ledger.read(self.ledger),
             lambda topic, partition: self.releases[partition] if topic == TOPIC else (),
@@ -41,7 +41,7 @@ class World(NamedTuple):
 
 
 def ledger_of(p, key: SigningKey | None = KEY, epochs: Sequence[int] = (0, 1)) -> Ledger:
-    """A ledger that declares a pipeline and charges epochs of it; signed, if there is a key."""
+    """A ledger that declares a pipeline and charges its epochs; signed if ``key`` is given."""
     made = Ledger(key=key)
     body = {"format": 2, "genesis": NAMES.genesis, "deployment": NAMES.deployment}
     if key is not None:
@@ -68,7 +68,7 @@ def world(
     """Two windows of a histogram, four triggers each, over three shards and two partitions.
 
     Args:
-        key: key for the ledger, and for releases unless ``sealing`` is given; None: unsigned.
+        key: key for the ledger, and for releases unless ``sealing`` is given; None for unsigned.
         paid: epoch of the charge that each trigger names.
         hop: whether to use eight overlapping windows of a day each instead.
     """

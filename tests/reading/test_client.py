@@ -1,4 +1,4 @@
-"""The client on a real broker: committed and complete releases only, as a table or one by one."""
+"""The client on a real broker: only committed and complete releases, as a table or one by one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sent() -> list[Out]:
 
 @cache
 def whole() -> list[Released]:
-    """All releases, each whole."""
+    """All complete releases."""
     return complete(records(CASE)[0], CASE)
 
 
@@ -53,7 +53,7 @@ class Topic:
         self.producer.init_transactions(120)
 
     def send(self, records: Sequence[Out], commit: bool = True) -> None:
-        """One transaction; rows and manifests are spread over both partitions."""
+        """Send one transaction, with rows and manifests spread over both partitions."""
         self.producer.begin_transaction()
         for n, out in enumerate(records):
             self.producer.produce(self.name, out.value, out.key, n % 2, timestamp=out.timestamp,
@@ -66,7 +66,7 @@ class Topic:
         self._settle()
 
     def _settle(self) -> None:
-        """Wait until what has ended can be read: a commit returns before it becomes visible."""
+        """Wait until ended transactions can be read: a commit returns before it becomes visible."""
         cluster = Cluster(Kafka(bootstrap=self.bootstrap))
         for n in range(2):
             cluster.read(self.name, n)
@@ -133,7 +133,7 @@ def test_a_missing_topic_and_a_silent_address_say_what_to_do(broker: Broker) -> 
     wanted = r"hush\.nobody\.releases\.v1.*check the name of the pipeline"
     with pytest.raises(EngineError, match=wanted) as told:
         read_releases(broker.bootstrap, "nobody")
-    assert "hush topics" not in str(told.value)  # a reader may not run it
+    assert "hush topics" not in str(told.value)  # a reader has no right to run it
 
 
 def test_a_damaged_record_is_an_error_and_another_version_is_passed_over(topic: Topic) -> None:

@@ -1,4 +1,4 @@
-"""Cells of H3 and geohash on the map: they divide it, wherever it is cut."""
+"""Cells of H3 and geohash on the map: they partition it, wherever it is cut."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 @pytest.mark.parametrize(("grid", "level"), [("h3", 0), ("h3", 1), ("geohash", 1), ("geohash", 2)])
 def test_the_cells_of_the_world_divide_it(grid: str, level: int) -> None:
-    """Also at the poles and where the map is cut, at the antimeridian."""
+    """Also at the poles and at the antimeridian, where the map is cut."""
     names, shapes = grid_cells(grid, level, WORLD)
     assert len(names) == (h3.get_num_cells(level) if grid == "h3" else 32**level)
     assert list(names) == sorted(set(names)) and shapely.is_valid(shapes).all()
@@ -42,7 +42,7 @@ def places(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
 def test_every_place_of_a_box_is_in_the_cell_that_the_library_names(
     west: float, south: float, wide: float, high: float, grid: str
 ) -> None:
-    """However thin the box is, and wherever it lies."""
+    """For boxes of any shape, anywhere."""
     east, north = min(west + wide, 180.0), min(south + high, 90.0)
     level = 2
     names, shapes = grid_cells(grid, level, (west, south, east, north))

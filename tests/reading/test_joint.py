@@ -1,4 +1,4 @@
-"""Ledgers added up: every charge once, units apart, and never more than the plain sum."""
+"""Several ledgers added up: each charge once, units separate, at most the plain sum."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kept(*bodies: dict[str, Any], genesis: str = "abcdef") -> Ledger:
 
 
 def gaussian(mu2: float, delta: float) -> float:
-    """ε of μ-GDP at δ, by the formula of Dong, Roth and Su, in floating point."""
+    """ε of μ-GDP at δ, in floating point (Dong, Roth and Su)."""
     mu = sqrt(mu2)
 
     def beyond(epsilon: float) -> float:

@@ -1,4 +1,4 @@
-"""Maps and points of releases: where records can lie, as many as released, the same everywhere."""
+"""Maps and points of releases: inside the region, as many as released, the same in every run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_cells_are_polygons_that_divide_the_domain(case: str) -> None:
         (west, south), (east, north) = ring[0], ring[2]
         assert 0 <= west < east <= 2 and -1 <= south < north <= 1
         turned = sum(a[0] * b[1] - b[0] * a[1] for a, b in pairwise(ring))
-        assert turned > 0  # counterclockwise, as RFC 7946 wants it
+        assert turned > 0  # counterclockwise, as RFC 7946 demands
         area += turned / 2
         (row,) = [r for r in release.rows if r.key["cell"] == feature["properties"]["cell"]]
         assert feature["properties"]["count"] == row.values["count"].value

@@ -1,4 +1,4 @@
-"""A proof of all that is public: whole as it is, refused after any change of a byte or place."""
+"""A proof of all public records: it succeeds, and any changed byte or order makes it fail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ drawn = settings(max_examples=250, deadline=None)
 
 
 def shard_of(record: RawRecord) -> bytes:
-    """The shard that wrote a record, as its second header says."""
+    """The shard that wrote a record, from its second header."""
     words = record.headers[1][1].split()
     return words[0] if record.headers[0][0] == "hush-row" else words[1]
 
@@ -108,7 +108,7 @@ def test_every_record_that_is_there_twice_is_refused() -> None:
 
 
 def test_records_of_one_shard_that_changed_places_are_refused() -> None:
-    """The order between shards is that of their arrival at the broker, and means nothing."""
+    """Records of different shards may change places: their order is only that of arrival."""
     whole, swapped = WORLD(), 0
     for partition, log in enumerate(whole.releases):
         for place in range(len(log)):
@@ -151,7 +151,7 @@ def test_the_ledger_may_not_lose_swap_or_double_records() -> None:
 
 
 def test_a_release_that_nobody_has_charged_is_refused() -> None:
-    """The last charge is gone from the end of the ledger; its chain is whole, and signed."""
+    """The ledger lacks its last charge, so its chain is still whole and signed."""
     whole = WORLD()
     proof = World(whole.ledger[:-1], whole.releases).prove()
     assert "was not paid for before" in proof.fault
@@ -176,7 +176,7 @@ def test_a_charge_of_which_nothing_is_released_is_not_finished() -> None:
 
 
 def test_what_was_seen_before_may_not_be_gone() -> None:
-    """All shards lack the newest release: nothing public shows that but what somebody remembers."""
+    """If all shards lack the newest release, only an earlier checkpoint shows it."""
     whole = WORLD()
     known = whole.prove().checkpoint()
     found = whole.prove(known=known).proved
@@ -205,7 +205,7 @@ def test_another_key_is_refused_where_the_right_one_is_known() -> None:
     whole = WORLD()
     forged = world(OTHER)
     found = forged.prove().proved
-    assert found, "a world of its own is whole"
+    assert found, "a world signed with another key does not prove itself"
     found = forged.prove(KEY.public).fault
     assert "public key" in found
     mixed = World(whole.ledger, forged.releases)
@@ -218,7 +218,7 @@ def test_another_key_is_refused_where_the_right_one_is_known() -> None:
 
 
 def test_a_deployment_of_another_genesis_does_not_lend_its_signatures() -> None:
-    """The same key signed both; a release belongs to the ledger that it was charged by."""
+    """One key signed both deployments; a release belongs to the ledger that charged it."""
     elsewhere = world(KEY, Sealing("0" * 64, KEY.public, KEY))
     found = elsewhere.prove().fault
     assert "signature" in found
@@ -244,7 +244,7 @@ def test_windows_that_hop_are_charged_in_the_epoch_of_their_end() -> None:
 
 
 def test_a_shard_that_is_missing_altogether_is_missed() -> None:
-    """The ledger says how many there are, whatever manifests say."""
+    """The ledger, not manifests, states the number of shards."""
     whole = WORLD()
     for shard in (b"0", b"1", b"2"):
         rest = [tuple(r for r in log if shard_of(r) != shard) for log in whole.releases]
@@ -253,7 +253,7 @@ def test_a_shard_that_is_missing_altogether_is_missed() -> None:
 
 
 def test_a_record_of_the_ledger_whose_signature_was_forged_is_found_wherever_it_is() -> None:
-    """The chain goes on over the forged signature, so each record has to be looked at."""
+    """The chain continues over the forged signature, so each record must be checked."""
     made = Ledger.read(WORLD().ledger[:1], KEY)
     body = Ledger.read(WORLD().ledger).records[1].body
     forged = structs.replace(made.next("pipeline", 2, body), signature="0" * 128)
@@ -266,7 +266,7 @@ def test_a_record_of_the_ledger_whose_signature_was_forged_is_found_wherever_it_
 def test_large_releases_that_are_published_in_pieces_have_the_same_signatures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Between two pieces the chains are in the shard's state: a crash there changes nothing."""
+    """Between two pieces the chains are in the shard's state, so a crash changes nothing."""
     monkeypatch.setattr(stage, "RELEASED", 1)
     pieces = world()
     found = pieces.prove().proved

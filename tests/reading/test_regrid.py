@@ -1,4 +1,4 @@
-"""Releases on other grids: totals stay, shares follow areas, variances follow shares."""
+"""Releases on other grids: totals stay, shares follow areas, and variances follow shares."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Z95 = 1.959963984540054
 
 @cache
 def made(case: str, axes: str = AXES, more: str = "", distinct: bool = False) -> Released:
-    """The newest release of a recorded case on other axes; ``distinct``: each record its unit."""
+    """The newest release of a case on other axes; ``distinct`` gives each record its own unit."""
     x, y = re.findall(r'name = "(\w+)"', axes)
     settings = SETTINGS[case].replace(AXES, axes)
     settings = settings.replace("{ x = ", f"{{ {x} = ").replace(", y = ", f", {y} = ")
@@ -91,7 +91,7 @@ def test_totals_are_conserved_wherever_the_map_lies(
 
 
 def moved(release: Released, west: float, south: float) -> Released:
-    """The same release on a map that begins elsewhere."""
+    """The release with its map moved to another place."""
     space = json.loads(bytes(release.manifest.space))
     (x, y), dx, dy = space["axes"], west, south + 1
     for axis, by in ((x, dx), (y, dy)):
@@ -106,7 +106,7 @@ def moved(release: Released, west: float, south: float) -> Released:
 
 
 def test_a_cell_within_a_hexagon_is_all_its_own() -> None:
-    """Resolution 0: the whole map lies in two hexagons, so almost all cells in one of them."""
+    """At resolution 0 the map is in two hexagons, and almost every cell is inside one of them."""
     release = made("privhp")
     shared = regrid(release, h3=0, lonlat=True)
     by_name = dict(zip(shared.cells.names, range(9), strict=False))
@@ -128,7 +128,7 @@ def test_a_cell_within_a_hexagon_is_all_its_own() -> None:
 
 
 def test_shares_variances_and_intervals_by_hand() -> None:
-    """A geohash of length 3 is 1.40625° square: the map's root is cut into four by two of them."""
+    """Cells of geohash 3 are 1.40625° square, so they cut the map's root into four parts."""
     release = one_cell(count=80, stddev=6.0)
     shared = regrid(release, geohash=3, lonlat=True)
     x = np.clip(np.array([0, 1.40625, 2]), 0, 2)
@@ -161,10 +161,10 @@ def one_cell(count: float, stddev: float, low: float | None = None) -> Released:
 
 
 def most_of_nothing(cells: list[Value], alarm: float) -> float:
-    """What the positive parts of these cells' own Laplace draws exceed with chance ``alarm``.
+    """Bound that the positive parts of the cells' Laplace draws exceed with chance ``alarm``.
 
-    A draw of scale b is negative half of the time, and else exponential: the moment generating
-    function of its positive part is (1 + 1/(1-λb))/2.
+    A draw of scale b is negative half of the time, and otherwise exponential, so the moment
+    generating function of its positive part is (1 + 1/(1-λb))/2.
     """
     scales = np.array([one.stddev / math.sqrt(2) for one in cells])
     slopes = np.linspace(0.001, 0.999, 999)[:, None] / scales.max()
@@ -173,10 +173,10 @@ def most_of_nothing(cells: list[Value], alarm: float) -> float:
 
 
 def test_what_is_released_beside_a_hole_stays_out_of_it() -> None:
-    """In it is no more than cells which touch the region at their border alone were given.
+    """The hole gets only the counts of cells that touch the region with nothing but their border.
 
-    These hold no record. So each is at most the positive part of its own sum's Laplace noise, which
-    consistency lowers; noise alone exceeds the bound on all of them with chance 10⁻⁵ (Chernoff).
+    These cells hold no record. So each count is at most the positive part of its sum's Laplace
+    noise, which consistency lowers; their sum exceeds the bound with chance 10⁻⁵ (Chernoff).
     """
     release = made("privhp", more=HOLED, distinct=True)
     shared = regrid(release, geohash=5, lonlat=True)
@@ -191,7 +191,7 @@ def test_what_is_released_beside_a_hole_stays_out_of_it() -> None:
     assert 0 < noise < 0.08 * sum(one.value for one in values)
     whole = regrid(one_cell(1600.0, 1.0), geohash=5, lonlat=True)
     there = shapely.within(whole.cells.shapes, hole)
-    # Without the hole an eighth of the map is there, but for the cells on its border.
+    # Without the hole, this place has an eighth of the map, less the cells on its border.
     assert there.sum() > 100 and 150 < whole.values["count"].value[there].sum() <= 200
 
 

@@ -1,4 +1,4 @@
-"""Schemas are looked up when a record needs one, and not for each stranger's record."""
+"""Schemas are looked up when a record needs one, but not for each foreign record."""
 
 from __future__ import annotations
 

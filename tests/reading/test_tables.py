@@ -1,4 +1,4 @@
-"""Arrow tables of releases: columns, types, order; the same numbers as in the records."""
+"""Arrow tables of releases: columns, types, order, and the numbers of the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def releases(case: str) -> list[Released]:
 
 
 def renamed(release: Released, key: dict[str, str | int | float | bool]) -> Released:
-    """The same release with one row under another key."""
+    """A release with the first row alone, under another key."""
     row = release.rows[0]
     fields = {name: getattr(row, name) for name in row.__struct_fields__}
     manifest = release.manifest

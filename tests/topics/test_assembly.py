@@ -1,4 +1,4 @@
-"""Releases are complete when all manifests and all of their rows are there, in whatever order."""
+"""A release is complete once all its manifests and rows have arrived, in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..recorded.pipelines import outs
 
 @cache
 def records(case: str) -> tuple[list[Row | Manifest], list[Row]]:
-    """What a reader decodes of the release topic, and of the compacted latest topic."""
+    """Decoded records of the release topic, and of the compacted latest topic."""
     releases, latest = outs(case)
     decoded = [decode_public(out.headers, out.value) for out in releases]
     kept = {out.key: decode_public(out.headers, out.value) for out in latest}
@@ -48,7 +48,7 @@ def test_whatever_the_order_each_release_comes_once_and_whole(case: str, seed: i
 
 @given(st.data())
 def test_a_release_that_lacks_anything_is_never_shown(data: st.DataObject) -> None:
-    """Take one record away: the release that it belongs to is missing, all others are there."""
+    """Without any one record its release is missing, and all others are complete."""
     given, _ = records("histogram-sums")
     gone = data.draw(st.integers(0, len(given) - 1))
     left = complete(given[:gone] + given[gone + 1 :], "histogram-sums")
@@ -71,7 +71,7 @@ def test_records_of_other_pipelines_are_passed_over() -> None:
 
 
 def later(record: Row | Manifest) -> Row | Manifest:
-    """The same record of a pipeline that follows."""
+    """The record, as of a pipeline that follows."""
     if isinstance(record, Manifest):
         return replace(record, pipeline="next", follows=("first", "histogram-plain"))
     return replace(record, pipeline="next")
@@ -105,7 +105,7 @@ def test_memory_of_what_is_complete_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     "case", ["histogram-sums", "histogram-rounds", "phdstream", "privhp", "pak", "tops", "topl"]
 )
 def test_the_newest_rows_are_those_of_the_latest_topic(case: str) -> None:
-    """Two ways to the same: from complete releases, and from the topic that workers write."""
+    """The newest rows of complete releases are the rows of the latest topic."""
     given, latest = records(case)
     found = newest(random.Random(1).sample(complete(given, case), 8))
     assert {row.release_id for _, row in found} == {row.release_id for row in latest}
@@ -127,14 +127,14 @@ def test_keys_are_told_apart_and_sorted_whatever_their_types() -> None:
 def test_a_release_says_what_its_bound_cut_or_nothing() -> None:
     given, _ = records("histogram-debiased")
     for release in complete(given, "histogram-debiased"):
-        (told,) = {one.cut for one in release.manifests}  # a simulation has one noise in all shards
+        (told,) = {one.cut for one in release.manifests}  # shards of a simulation share noise
         assert told is not None and release.cut == (told.share, told.low, told.high)
     plain, _ = records("histogram-sums")
     assert {one.cut for one in complete(plain, "histogram-sums")} == {None}
 
 
 def test_shards_with_noises_of_their_own_are_joined() -> None:
-    """Their mean has half the variance: its interval is narrower, and holds what they say."""
+    """The mean of two shards has half the variance, so its interval is narrower."""
     given, _ = records("histogram-debiased")
     release = complete(given, "histogram-debiased")[-1]
     first, second = release.manifests

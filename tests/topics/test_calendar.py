@@ -1,4 +1,4 @@
-"""Windows of the calendar: days that change their length, months, their triggers, their table."""
+"""Calendar windows: days of changing length, months, their triggers, the table of midnights."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_days_on_which_clocks_change(zone: str, day: date, hours: float, begins:
 
 
 def test_a_midnight_that_clocks_jump_over_is_the_jump() -> None:
-    """In Toronto clocks went from 23:30 to 0:30 in 1919; the new day began at the jump."""
+    """In Toronto in 1919 clocks went from 23:30 to 0:30, so the new day began at the jump."""
     assert format_instant(midnight("America/Toronto", date(1919, 3, 31))) == "1919-03-31T04:30:00Z"
 
 
@@ -193,7 +193,7 @@ def test_the_configuration_and_the_ledger_say_the_same_windows() -> None:
 def test_other_midnights_are_another_configuration_and_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As if a government had abolished summer time since the pipeline was declared."""
+    """The zone's rules have changed since the pipeline was declared."""
     config = made()
     before, held = config_hash(config, config.pipeline[0]), settings(config)
     moved = calendar._midnights("Europe/Berlin").copy()
@@ -216,7 +216,7 @@ def test_zones_are_those_of_the_package_whatever_the_system_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def nothing(*_: object) -> None:
-        raise AssertionError("looked at the system")
+        raise AssertionError("read the system's time zones")
 
     monkeypatch.setattr(calendar, "ZoneInfo", type("Z", (calendar.ZoneInfo,), {"__new__": nothing}))
     monkeypatch.setattr("zoneinfo._common.load_tzdata", nothing)

@@ -1,4 +1,4 @@
-"""The share that was cut: within [0, 1], and its interval covers as often as it says."""
+"""The share that was cut: within [0, 1], with an interval that covers as often as stated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_share_and_interval_are_shares_and_in_order(arrived, one, accepted, othe
 @pytest.mark.parametrize("accepted", [1.0, 0.9, 0.5, 0.1, 0.0])
 @pytest.mark.parametrize("noise", [0.003, 0.1, 0.4, 3.0])
 def test_the_interval_covers_the_exact_share_as_often_as_it_says(accepted, noise) -> None:
-    """Gaussian noise by another generator; ``noise`` is its size as a part of what arrived."""
+    """With Gaussian noise of another generator; ``noise`` is relative to arrived records."""
     draw, arrived = Random(f"{accepted} {noise}"), 10_000
     spread, truth = noise * arrived, 1 - accepted
     covered = 0
@@ -42,5 +42,5 @@ def test_the_interval_covers_the_exact_share_as_often_as_it_says(accepted, noise
     least = 0.95 * LOOKS - FALSE_ALARM * math.sqrt(0.95 * 0.05 * LOOKS)
     most = 0.95 * LOOKS + FALSE_ALARM * math.sqrt(0.95 * 0.05 * LOOKS)
     assert covered >= least
-    if noise < 0.2 and 0 < accepted < 1:  # else it ends where no share can lie, and covers more
+    if noise < 0.2 and 0 < accepted < 1:  # else the interval is cut at 0 or 1 and covers more
         assert covered <= most

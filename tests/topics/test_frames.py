@@ -1,4 +1,4 @@
-"""Frames: what is decoded is what was encoded, however often it had to be split."""
+"""Frames: decoding gives what was encoded, however often it was split."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_frame_of_another_version_or_kind_is_not_guessed_at(change):
 
 
 def sealed(body: bytes) -> bytes:
-    """An Arrow stream with a right checksum, whatever is in it."""
+    """A frame body with a correct checksum, whatever its content."""
     return body + b"hsh1" + zlib.crc32(body).to_bytes(4, "big")
 
 
@@ -347,4 +347,4 @@ def test_a_barrier_of_a_grown_deployment_cannot_be_read_by_a_version_that_knows_
     assert isinstance(taken, Barrier) and taken.trigger == wide
     assert decode_clock(encode(wide)) == wide and isinstance(wide, Trigger)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.json.decode(encode(wide), type=Trigger)  # as that version does
+        msgspec.json.decode(encode(wide), type=Trigger)  # as that version decodes it

@@ -1,4 +1,4 @@
-"""Regions as GeoJSON: what is accepted, what is refused and where, and what is charged for.
+"""Regions as GeoJSON: what is accepted, what is refused and where, and what is charged.
 
 Covers: mechanisms/spatial/domain.py
 Covers: topics/config/pipelines/public.py

@@ -1,4 +1,4 @@
-"""Keys that are public by nature: their list follows from the configuration alone."""
+"""Keys that are public by nature: the configuration alone determines their list."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOURS = 'key = ["hour"]\nderive = { hour = { time = "hour" } }\n'
 
 
 def built(key: str) -> tuple[Histogram, str]:
-    """The mechanism of a key, and what `hush plan` says."""
+    """The mechanism of a key, and the words of `hush plan`."""
     config = loads(TEXT.format(key=key), environ={})
     (p,) = compile_config(config).pipelines
     console = Console(width=200, record=True, file=io.StringIO())
@@ -70,7 +70,7 @@ def test_all_keys_are_listed_and_none_is_selected(key: str, keys: set[bytes], wo
     mechanism, told = built(f'public_keys = "natural"\n{key}')
     assert mechanism.public == keys
     assert mechanism.threshold == () and words in told
-    # Only drawn noise has a δ, of the sampler and of the Gaussian's curve: no key is selected.
+    # No key is selected, so all δ is that of the sampler and of the Gaussian's curve.
     assert float(mechanism.cost().delta) < 1e-30
 
 

@@ -1,4 +1,4 @@
-"""Folders and files for one user alone: made so, and made so again where they were open."""
+"""Folders and files for one user alone: made private, and made private again if they were open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clock records and markers: canonical bytes, and back.
+"""Clock records and markers: canonical bytes, read back unchanged.
 
 Covers: formats/canonical.py
 """

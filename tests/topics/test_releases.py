@@ -1,4 +1,4 @@
-"""Records of the public topics are decoded by what their header says, and refused if damaged."""
+"""Records of the public topics are decoded by their header, and refused if damaged."""
 
 from __future__ import annotations
 

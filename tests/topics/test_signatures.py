@@ -56,7 +56,7 @@ def test_headers_have_one_encoding() -> None:
     sealed = SEAL._replace(signature=KEY.sign(b""))
     assert Seal.decode(sealed.encode()) == sealed
     assert RowPlace.decode(RowPlace(3, 17).encode()) == (3, 17)
-    assert Seal.decode(SEAL.encode()) is None, "without its signature it proves nothing"
+    assert Seal.decode(SEAL.encode()) is None, "a record without its signature was accepted"
     told = sealed.encode()
     for wrong in (told.upper(), told + b"\n", b" " + told, told.replace(b"1 1", b"1 01", 1),
                   b"2" + told[1:], told.replace(b" ", b"  ", 1), b"", b"\xff"):  # fmt: skip
@@ -85,7 +85,7 @@ def test_a_seal_covers_all_of_itself(field) -> None:
     assert seal is not None
     other = 9 if isinstance(getattr(seal, field), int) else "ef" * 32
     assert not sealing.holds(RECORD, seal._replace(**{field: other}))
-    assert not Sealing("ef" * 32, KEY.public).holds(RECORD, seal), "another ledger"
+    assert not Sealing("ef" * 32, KEY.public).holds(RECORD, seal), "a seal of another ledger holds"
 
 
 def test_whoever_has_no_key_seals_without_a_signature() -> None:

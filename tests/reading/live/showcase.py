@@ -1,6 +1,6 @@
-"""A deployment that has released something by every mechanism: its ledger and its release topics.
+"""A deployment with releases of every mechanism: its ledger and its release topics.
 
-Data are those of `examples/data`, moved to the last days, so that schedules are on time. Run
+The data of `examples/data` are moved to the last days, so that schedules are on time. Run
 ``python -m tests.reading.live.showcase HOST:PORT NAME`` to write it to a broker.
 """
 
@@ -148,12 +148,12 @@ class Made:
 
 
 def recently(step: int) -> int:
-    """Begin of four days, a multiple of ``step``, of which most are over; microseconds."""
+    """Begin of four days, most of them past: microseconds, a multiple of ``step``."""
     return (time.time_ns() // 1000 - 20 * HOUR) // step * step - 3 * DAY
 
 
 def trips(begin: int, scale: int, seed: int = 1) -> list[dict[str, Any]]:
-    """Rides of four days, ``scale`` times those of the file, each at its time of day."""
+    """Rides of four days, ``scale`` times as many as in the file, each at its time of day."""
     draw = np.random.default_rng(seed)
     with (ROOT / "examples/data/taxis.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["pickup_zone"]]
@@ -169,7 +169,7 @@ def trips(begin: int, scale: int, seed: int = 1) -> list[dict[str, Any]]:
 
 
 def places(begin: int, scale: int, seed: int = 2) -> list[dict[str, Any]]:
-    """Postal codes over four days, ``scale`` fifths of them."""
+    """Postal codes over four days, ``scale`` fifths of those in the file."""
     draw = np.random.default_rng(seed)
     with (ROOT / "examples/data/zipcodes.csv").open(encoding="utf-8") as file:
         rows = [row for n, row in enumerate(csv.DictReader(file)) if n % 5 < scale]
@@ -182,7 +182,7 @@ def places(begin: int, scale: int, seed: int = 2) -> list[dict[str, Any]]:
 
 
 def answers(begin: int, scale: int, seed: int = 3) -> list[dict[str, Any]]:
-    """Minutes that users waited, one value each."""
+    """Waiting times in minutes, one value per user."""
     draw = np.random.default_rng(seed)
     slot = begin // 1_000_000 + draw.integers(0, 4 * 86_400, 2_400 * scale)
     minutes = draw.gamma(3, 4, len(slot)).clip(0, 60).round(2)
@@ -193,7 +193,7 @@ def answers(begin: int, scale: int, seed: int = 3) -> list[dict[str, Any]]:
 
 
 def showcase(deployment: str, cases: tuple[str, ...] = (*CASES, SURVEYED), scale: int = 5) -> Made:
-    """Release data of the last days; nothing that is scheduled for later than now."""
+    """Releases of the last days, up to now."""
     made, ledger, begin = Made(deployment), Ledger(), recently(HOUR)
     now = time.time_ns() // 1000
     made.ledger.append(_said(ledger, "genesis", begin, {"genesis": "shown", "format": 2}))
@@ -252,7 +252,7 @@ def send(bootstrap: str, records: Iterator[tuple[str, Out]]) -> None:
 
 
 def write(bootstrap: str, made: Made) -> None:
-    """Create the topics of a deployment and write all of it."""
+    """Create the topics of a deployment and write all its records."""
     create(bootstrap, made)
     producer = Producer({"bootstrap.servers": bootstrap})
     for value in made.ledger:

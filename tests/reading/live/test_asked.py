@@ -1,4 +1,4 @@
-"""What is read from workers' pages, and what a status says of late records that nobody keeps."""
+"""Figures read from workers' pages, and a status's words on late records that are not kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _page(late: Mapping[str, int], alarm: bool) -> bytes:
 
 @contextmanager
 def _served(body: bytes, code: int = 200, family: int = socket.AF_INET) -> Iterator[list[int]]:
-    """A server of one page; its port, and how often it was asked."""
+    """Serve one page; yield the port and the number of requests."""
     asked = [0, 0]
 
     class Page(BaseHTTPRequestHandler):
@@ -100,11 +100,11 @@ def test_processes_of_one_worker_share_a_page_and_workers_add_up() -> None:
 def test_what_is_no_page_of_a_worker_says_nothing(body: bytes) -> None:
     with _served(body) as asked:
         assert losses(("127.0.0.1", asked[0])) is None
-    assert losses(("127.0.0.1", asked[0])) is None  # nobody there
+    assert losses(("127.0.0.1", asked[0])) is None  # no server
 
 
 def test_a_worker_of_this_machine_is_asked_where_its_page_listens() -> None:
-    """The broker sees another address of it, where a page for this machine does not answer."""
+    """The broker sees another address of it, at which a local page does not answer."""
     here = Identity(1, "1-a", os.uname().nodename)
     assert page_of(here, "10.0.0.1", Engine()) == ("127.0.0.1", 9465)
     assert page_of(here._replace(host="other"), "10.0.0.1", Engine()) == ("10.0.0.1", 9465)
@@ -117,7 +117,7 @@ def test_a_worker_of_this_machine_is_asked_where_its_page_listens() -> None:
 def test_a_worker_with_an_address_of_ipv6_is_asked_too(
     code: int, good: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Java writes such an address in full; a proxy of the desk is not asked."""
+    """Java writes such an address in full; no configured proxy is used."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with _served(b"", code, socket.AF_INET6) as asked:
         assert ready("0:0:0:0:0:0:0:1", asked[0]) is good

@@ -1,4 +1,4 @@
-"""The board learns of pipelines, releases and failures by itself, from public topics alone."""
+"""The board finds pipelines, releases and failures by itself, from public topics alone."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_it_finds_pipelines_and_follows_their_releases(
         newest = told(found, "histogram")["windows"][0]["start"]
         counts = {r["zone"]: r["count"] for r in frame if millis(r["window_start"]) == newest}
         assert counts
-        # Two releases bear the last timestamp: for a moment the page may know one of them alone.
+        # Two releases have the last timestamp; for a moment the page may have only one of them.
         until(lambda: estimates(found, name) == counts)
         assert found.view("no such pipeline", Wish()) is None
         budget = told(found, "histogram")["budget"]

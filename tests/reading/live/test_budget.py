@@ -1,4 +1,4 @@
-"""Spent and left, by epoch: each figure follows from the charges of the ledger, exactly."""
+"""Spent and left, by epoch: each figure follows exactly from the ledger's charges."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_pipeline_without_charges_has_spent_nothing() -> None:
 
 
 def sharing(more: str = "") -> Ledger:
-    """Two pipelines of one budget: the first has charged four epochs, the second three of them."""
+    """Two pipelines with a shared budget, which charged four epochs and the first three of them."""
     config = loads(shared("a = 1, b = 1", ("a", "b"), more=more), environ={})
     made = Ledger()
     made.take(made.next("genesis", 0, {"deployment": "d"}).encode())

@@ -1,4 +1,4 @@
-"""What a viewer learns of the ledger agrees with what the configuration compiles to."""
+"""A viewer's reading of the ledger agrees with the compiled configuration."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def compiled(case: str, window: str = WINDOW) -> Pipeline:
 
 
 def seen(pipeline: Pipeline, number: int = 0) -> Declared:
-    """The pipeline as a ledger declares it."""
+    """The pipeline, read from a ledger's declaration."""
     ledger = Ledger()
     bodies = [{"genesis": "g"}, {"pipeline": pipeline.name, "number": number,
                                  "config": pipeline.config}]  # fmt: skip
@@ -98,9 +98,9 @@ def test_the_next_trigger_is_the_first_one_after_a_time() -> None:
     begin = 17956 * 24 * hour
     assert found.next_due(begin) == begin + 2 * hour
     assert found.next_due(begin + 2 * hour - 1) == begin + 2 * hour
-    assert found.next_due(begin + 8 * hour) == begin + 10 * hour  # in the window that follows
+    assert found.next_due(begin + 8 * hour) == begin + 10 * hour  # in the next window
     late = seen(compiled("histogram-plain", CRON))
-    assert late.next_due(begin) == begin + hour // 12  # of the window before
+    assert late.next_due(begin) == begin + hour // 12  # of the previous window
     assert late.next_due(begin + hour) == begin + 6 * hour + hour // 12
     assert late.next_due(begin + 25 * hour) == begin + 30 * hour + hour // 12
     endless = seen(compiled("histogram-plain", ENDLESS))

@@ -1,4 +1,4 @@
-"""Health in words: on time, late by how much, stopped, and why."""
+"""Health in words: on time, late and by how much, stopped and why."""
 
 from __future__ import annotations
 

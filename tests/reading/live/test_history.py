@@ -1,4 +1,4 @@
-"""Releases as columns: what a window is known to hold at each trigger, however releases come."""
+"""Releases as columns: a window's known content at each trigger, in any order of arrival."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def content(sheet: Sheet) -> dict[str, Any]:
 
 
 def expected(releases: Sequence[Released]) -> dict[int, dict[str, Any]]:
-    """The newest row of each key by window, by the other implementation."""
+    """The newest row of each key by window, from the independent `newest`."""
     found: dict[int, dict[str, Any]] = {}
     for release, row in newest(releases):
         values = {}

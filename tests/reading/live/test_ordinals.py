@@ -1,4 +1,4 @@
-"""Keys that have an order of their own come in it; all others keep the order of their size."""
+"""Keys with a natural order are shown in it; all others are shown by size."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_ordinal_key_is_read_in_its_order(column: str, wanted: list[Any], der
 @pytest.mark.parametrize(
     ("column", "values", "derived"),
     [
-        ("zone", [132, 4, 79], None),  # numbers that only name something
+        ("zone", [132, 4, 79], None),  # numbers that are names
         ("zip", ["12345", "9021"], None),
         ("zip", ["94110-1203"], None),
         ("payment", ["card", "cash"], {"cases": [

@@ -49,7 +49,7 @@ class Shown:
         return f"#pipeline-{place}"
 
     def fresh(self, width: int = 1100, scheme: str = "light") -> chromium.Browser:
-        """The page anew, once all pictures are there."""
+        """Reload the page and wait for all pictures."""
         self.browser.size(width)
         self.browser.scheme(scheme)
         self.browser.open(self.server.url)
@@ -59,7 +59,7 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(broker: Broker) -> Iterator[Shown]:
-    # With fewer rides, the newest window may show no more keys than one page of its list holds.
+    # With fewer rides the newest window's list may have only one page of keys.
     made = showcase(f"page{time.time_ns() % 10**8}", scale=5)
     create(broker.bootstrap, made)
     tell(broker.bootstrap, made, made.ledger)
@@ -73,7 +73,7 @@ def shown(broker: Broker) -> Iterator[Shown]:
     server = serve(board, "127.0.0.1", 0)
     browser = chromium.Browser()
     try:
-        # A panel is drawn as soon as one release is there, and may then be older than `newest`.
+        # A panel is drawn with its first release, which may be older than `newest`.
         until(lambda: len(board.names) == len(made.pipelines) and all_read(board))
         yield Shown(made, broker.bootstrap, held, board, server, browser)
     finally:
@@ -84,7 +84,7 @@ def shown(broker: Broker) -> Iterator[Shown]:
 
 
 def all_read(board: Board) -> bool:
-    """Whether each topic was read to the end that it had."""
+    """Whether each topic was read to its end."""
     return all(one["health"]["words"][:7] != "Reading" for one in board.summary()["pipelines"])
 
 
@@ -132,7 +132,7 @@ def test_the_table_behind_a_picture_has_every_number(shown: Shown, case: str) ->
         assert len(shares) == 32 and 99 < sum(shares) < 101
         last = max(rows, key=lambda row: row["trigger"])
         moved = f"{panel} .movement td:nth-child(3)"
-        told = texts(browser, moved)[0]  # as many digits as the error has of them
+        told = texts(browser, moved)[0]  # rounded to the digits that the error allows
         assert abs(number(told) - last["mean"]) <= 0.500001 * 10 ** -decimals(told)
         return
     name = "sum" if case in ("pak", "tops") else "count"
@@ -154,7 +154,7 @@ def test_a_new_release_appears_without_a_reload(shown: Shown) -> None:
     browser.until(f"document.querySelector('{panel} .what').textContent !== {told}")
     assert browser.eval("window.marker") == "the same page"
     assert "histogram" in browser.until("document.getElementById('news').textContent")
-    # More than one release was held back: for a moment the page may know some of them alone.
+    # More than one release was held back; for a moment the page may have only some of them.
     counts = {row["zone"]: row["count"] for row in newest(shown, "histogram")}
     until(lambda: estimates(shown.board, shown.made.pipelines["histogram"]) == counts)
     test_keys_are_those_that_readers_get(shown)

@@ -1,4 +1,4 @@
-"""The page in a real browser, of boards made by hand: no broker has their releases.
+"""The page in a real browser, for boards made by hand, without a broker.
 
 Skipped where there is no Chromium; Debian's package is called `chromium`.
 """
@@ -32,7 +32,7 @@ EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'
 
 
 def evil_board() -> Board:
-    """A pipeline whose key is a script, with very many others."""
+    """A pipeline with a script as one key, and very many other keys."""
     one = released("histogram-plain")[-1]
     rows = [Row("", str(n), "p", one.window, one.trigger, True, {"zone": f"z{n}"},
                 {"count": Value(n, 1.0, n - 2.0, n + 2.0)}) for n in range(100_000)]  # fmt: skip

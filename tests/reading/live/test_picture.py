@@ -1,4 +1,4 @@
-"""Pictures show the released figures, for every mechanism: bars, intervals, cells and dates."""
+"""Pictures show released figures as bars, intervals, cells and dates, for every mechanism."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def made(case: str, **asked: Any) -> tuple[Figure, dict[str, Any]]:
 
 
 def intervals(axes: Any, along: int) -> list[tuple[float, float]]:
-    """Both ends of every error bar, by coordinate."""
+    """Both ends of every error bar, along one axis."""
     found = []
     for one in axes.collections:
         if isinstance(one, LineCollection):

@@ -1,4 +1,4 @@
-"""The public page: its figures are the ledger's, its words are whole, and it fetches nothing.
+"""The public page: its figures are the ledger's, its sentences are complete, it fetches nothing.
 
 Covers: reading/live/promise.py
 """
@@ -57,7 +57,7 @@ def told() -> dict[str, object]:
 
 
 class Words(HTMLParser):
-    """All that a page says, and every address in it."""
+    """All words of a page, and every address in it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The server: what it answers, what it refuses, and what it forbids a browser to do."""
+"""The server: answers, refusals, and what it forbids browsers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_nothing_can_be_written(server: PageServer, method: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/events"])
 def test_head_has_no_body(server: PageServer, path: str) -> None:
-    """Neither the text of an answer, nor a stream that would hold its connection for good."""
+    """HEAD gets neither the text of an answer nor a stream that would keep the connection open."""
     with socket.create_connection(server.server_address[:2], 60) as client:
         client.sendall(f"HEAD {path} HTTP/1.1\r\nConnection: close\r\n\r\n".encode())
         found = b"".join(iter(lambda: client.recv(65536), b""))
@@ -123,7 +123,7 @@ def test_head_has_no_body(server: PageServer, path: str) -> None:
 
 
 def test_no_other_site_is_let_in(server: PageServer) -> None:
-    """A script of another page gets no answer that its browser would let it read."""
+    """No answer allows another site's script to read it."""
     for path in ("/", "/summary.json", "/view.json?name=phdstream", "/nothing"):
         answer, _ = ask(server, path, Origin="https://attacker.example")
         names = {name.lower() for name, _ in answer.getheaders()}
@@ -149,7 +149,7 @@ FIGURES = {
 def test_what_leaves_is_listed_here_and_follows_from_releases_and_ledger(
     server: PageServer,
 ) -> None:
-    """A field that is added is looked at: does it follow from what was released?"""
+    """An added field fails this test, so that someone checks that it follows from releases."""
     summary = json.loads(ask(server, "/summary.json")[1])
     assert set(summary) == {"now", "deployment", "link", "pipelines"}
     for told in summary["pipelines"]:

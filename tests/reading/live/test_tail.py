@@ -1,4 +1,4 @@
-"""A topic is followed to its end and on, from where it matters, and over a broker's restart."""
+"""A topic is followed from the first needed record, past its end, and over a broker's restart."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ PATIENCE = 180.0
 def until(true: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE
     while not true():
-        assert time.monotonic() < end, "it never came"
+        assert time.monotonic() < end, "the condition never became true"
         time.sleep(0.05)
 
 
 class Seen:
-    """What a tail has given, and how often it began."""
+    """Values that a tail passed on, and how often it began."""
 
     def __init__(self) -> None:
         self.values: list[bytes | None] = []
@@ -98,7 +98,7 @@ def test_a_span_leaves_out_what_is_older_than_that(
 def test_times_are_those_of_records_whatever_the_markers_of_transactions_say(
     broker: Broker, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tail_module, "LAST", 1)  # the last one is a marker, of today
+    monkeypatch.setattr(tail_module, "LAST", 1)  # the last record is a marker, written today
     topic = unique("tailed")
     create(broker.bootstrap, topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
@@ -108,7 +108,7 @@ def test_times_are_those_of_records_whatever_the_markers_of_transactions_say(
         for partition in range(2):
             producer.produce(topic, value, partition=partition, timestamp=hour * HOUR)
         producer.commit_transaction()
-    producer.begin_transaction()  # what is taken back was not released
+    producer.begin_transaction()  # aborted records were not released
     producer.produce(topic, b"aborted", partition=0, timestamp=8 * HOUR)
     producer.flush()
     producer.abort_transaction()

@@ -1,4 +1,4 @@
-"""What is shown equals what was released, for every mechanism; choices do what they say."""
+"""Views show the released figures, for every mechanism; choices do what they say."""
 
 from __future__ import annotations
 
@@ -124,17 +124,17 @@ def test_a_stream_has_its_distribution_and_its_values() -> None:
     told, high = public["distribution"], 400 * float(octave_end(public["range"][0], 64))
     assert [b[2] for b in body["bins"]] == [n / sum(told) for n in told]
     assert (body["bins"][0][0], body["bins"][-1][1]) == (0.0, pytest.approx(high))
-    assert high < 400  # of two rounds: it covers the range that the first one found
+    assert high < 400  # in two rounds: the second covers the range found in the first
     assert body["binned"] == millis(last.scheduled) and body["measured"] == "minutes"
     means = [r.rows[0].values["mean"] for r in released("topl") if r.rows]
     assert [p["estimate"][0] for p in body["trend"]["points"]] == [m.value for m in means if m]
-    between = seen_view("topl", trigger=3)  # only the second and the last trigger have one
+    between = seen_view("topl", trigger=3)  # only the second and last triggers have a distribution
     first = [r for r in released("topl") if r.window == last.window and r.trigger == 2]
     assert between["binned"] == millis(first[0].scheduled)
 
 
 def many(number: int, null: int = 0) -> tuple[Declared, History]:
-    """A release of so many keys; the first ones have no value."""
+    """A release of ``number`` keys; the first ``null`` of them have no value."""
     (one, *_) = released("histogram-plain")
     told: Manifest = one.manifest
     rows = tuple(
@@ -176,7 +176,7 @@ def test_hours_come_in_their_order_and_other_keys_by_size() -> None:
     timed = replace(pipeline, config={**pipeline.config, **hours})
     body = view(timed, history, Wish())
     assert body["ordered"] and [row["key"] for row in body["rows"]] == ["2", "9", "10", "23"]
-    zones = replace(pipeline, config={**pipeline.config, "key": ["zone"]})  # numbers are names
+    zones = replace(pipeline, config={**pipeline.config, "key": ["zone"]})  # here numbers are names
     body = view(zones, history, Wish())
     assert not body["ordered"] and [r["key"] for r in body["rows"]] == ["10", "23", "2", "9"]
 
@@ -229,7 +229,7 @@ def test_cells_of_one_or_two_axes_stay_as_they_are() -> None:
 
 
 def test_cells_above_each_other_add_up() -> None:
-    """Two layers over the left half, one cell over the right half."""
+    """Two layers of cells cover the left half, one cell the right half."""
     boxes = np.array([
         [[0, 1], [0, 1], [0, 5]], [[0, 1], [0, 1], [5, 10]], [[1, 2], [0, 1], [0, 10]],
     ], float)  # fmt: skip
@@ -241,7 +241,7 @@ def test_cells_above_each_other_add_up() -> None:
     each = SIDE * SIDE // 2
     assert np.allclose(told[left, 0], 30 / each) and np.allclose(told[~left, 0], 7 / each)
     assert np.allclose(told[left, 1], 5 / each) and np.allclose(told[~left, 1], 1 / each)
-    assert np.allclose(told[left, 3] - told[left, 0], 10 / each)  # 6 and 8 as squares
+    assert np.allclose(told[left, 3] - told[left, 0], 10 / each)  # 10 = √(6² + 8²)
     assert flat[:, :, 0].min(axis=0).tolist() == [0, 0]
     assert flat[:, :, 1].max(axis=0).tolist() == [2, 1]
 
@@ -266,7 +266,7 @@ def test_a_cell_without_a_value_adds_nothing() -> None:
 
 
 def test_an_interval_that_is_cut_at_zero_reaches_as_far_as_it_does_upwards() -> None:
-    """Two layers of 1 with an error of 3: together 2, and no less than 0."""
+    """Two layers of 1 with an error of 3 add up to 2, with a lower end of 0."""
     boxes = np.array([[[0, 1], [0, 1], [0, 1]], [[0, 1], [0, 1], [1, 2]]], float)
     cut = np.array([[1, 1.5, 0, 4]] * 2, float)
     told = flattened(boxes, cut)[1] * SIDE * SIDE

@@ -1,4 +1,4 @@
-"""Releases of a simulated pipeline, its configuration, and what a reader makes of them."""
+"""Releases of a simulated pipeline, its configuration, and the batches that a reader gets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def layout(case: str, **other: Any) -> SinkLayout:
 
 
 def records(case: str) -> Iterator[tuple[int, Row | Manifest | None]]:
-    """Records of the release topic, by turns in two partitions."""
+    """Records of the release topic, alternating between two partitions."""
     (outs,) = made(case).releases.values()
     for number, out in enumerate(outs):
         yield number % 2, decode_public(out.headers, out.value)

@@ -1,4 +1,4 @@
-"""Each release is given once, wherever its pieces lie and wherever the reader was stopped.
+"""Each release is passed on once, wherever its pieces are and wherever the reader was stopped.
 
 Covers: reading/sinks/feed.py
 """
@@ -63,7 +63,7 @@ def test_releases_come_once_wherever_a_reader_was_stopped(data: st.DataObject) -
     position = SinkPosition("t", {str(n): 0 for n in range(partitions)})
     given_: list[tuple[Any, ...]] = []
     stops = [*data.draw(st.lists(st.integers(1, len(every)), max_size=4)), 3 * len(every)]
-    for stop in stops:  # a reader that begins at what the last commit stored, and is killed
+    for stop in stops:  # a reader starts at the last committed position and is killed
         progress = SinkProgress(
             msgspec.json.decode(msgspec.json.encode(position), type=SinkPosition)
         )
@@ -95,7 +95,7 @@ def test_releases_come_once_wherever_a_reader_was_stopped(data: st.DataObject) -
 def test_a_release_that_is_done_is_named_while_its_records_may_come_again() -> None:
     early, late = _pieces(0, 1, 1), _pieces(1, 1, 1)
     progress = SinkProgress(SinkPosition("t", {"0": 0}))
-    order = [early[0], *late, early[1]]  # one release begins before the other and ends after it
+    order = [early[0], *late, early[1]]  # one release encloses the other
     taken = [progress.take(0, n, one) for n, one in enumerate(order[:3])]
     assert [one is not None for one in taken] == [False, False, True]
     name = ("p", FIRST.isoformat(), 1)
@@ -110,7 +110,7 @@ def test_a_release_that_is_done_is_named_while_its_records_may_come_again() -> N
 
 
 class _Cluster:
-    """A cluster with a topic of one partition, which was created anew."""
+    """A cluster whose topic of one partition was recreated."""
 
     def __init__(self, kafka: Kafka, role: str, options: Any) -> None:
         pass
@@ -128,7 +128,7 @@ class _Cluster:
 def test_a_reader_goes_on_where_its_table_ends_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Neither another topic of the name nor a trimmed one may look like the one of the table."""
+    """A recreated topic is refused, and a trimmed one must fail instead of skipping records."""
     asked: list[tuple[bool, str, int]] = []
 
     def consumer(kafka: Kafka, committed: bool, more: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Columns and types of the tables follow from the configuration."""
+"""Columns and types of tables follow from the configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ limit = 3
 
 
 def _same(case: str) -> None:
-    """The rows of a sink are those of the table that the client makes."""
+    """Check that a sink's rows are those of the client's table."""
     found = layout(case)
     releases = [one for batch in batches(case) for one in batch.releases]
     mine = found.rows(releases)

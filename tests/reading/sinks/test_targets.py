@@ -1,4 +1,4 @@
-"""Each target holds what was released, once, and its newest rows are those of the client.
+"""Each target holds each release once, and its newest rows are those of the client.
 
 Covers: reading/sinks/target.py, reading/sinks/sql.py, reading/sinks/duck.py
 Covers: reading/sinks/parquet.py, reading/sinks/iceberg.py, reading/sinks/postgres.py
@@ -38,7 +38,7 @@ KINDS = [
 
 
 class Place:
-    """A target of one kind in a folder, and what a reader of it sees."""
+    """A target of one kind in a folder, and its tables as a reader sees them."""
 
     def __init__(self, kind: str, folder: Path, url: str) -> None:
         self.kind, self.folder, self.url = kind, folder, url
@@ -47,7 +47,7 @@ class Place:
         return target_of(self.url)
 
     def read(self, table: str, what: str = "") -> Any:
-        """A table, or what is told of it, as Arrow."""
+        """A table, or with ``what`` a table or view beside it, as Arrow."""
         name = f"{table}{what}"
         if self.kind == "duckdb":
             with duckdb.connect(str(self.folder / "f.db"), read_only=True) as client:
@@ -74,7 +74,7 @@ Placed = Callable[[str], Place]
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Callable[[], str]]:
-    """Return a function that makes an empty database, of a server that starts when needed."""
+    """Return a function that makes an empty database, on a server that starts when needed."""
     numbers = itertools.count()
     with ExitStack() as ended:
 
@@ -109,7 +109,7 @@ def placed(database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def _plain(table: Any, layout_: SinkLayout) -> list[dict[str, Any]]:
-    """Rows in one order, without the columns that the client's table lacks."""
+    """Sorted rows, without the columns that the client's table lacks."""
     keys = ["window_start", "trigger", *(column for column, _ in layout_.keys.values())]
     found: list[dict[str, Any]] = table.drop_columns(
         [name for name in ("release_id", "pipeline") if name in table.column_names]
@@ -118,7 +118,7 @@ def _plain(table: Any, layout_: SinkLayout) -> list[dict[str, Any]]:
 
 
 def _emptied(release: Released) -> Released:
-    """The same release without rows."""
+    """The release without its rows."""
     manifests = [type(m)(**{f: getattr(m, f) for f in m.__struct_fields__} | {"rows": 0})
                  for m in release.manifests]  # fmt: skip
     return Released((), tuple(manifests))
@@ -133,7 +133,7 @@ def test_a_target_holds_what_was_released(kind: str, placed: Placed) -> None:
         target = place.target()
         assert target.open(layout_) is None
         target.write(layout_, wanted[0])
-        again = place.target()  # as after the end of a process
+        again = place.target()  # as after a restart
         assert again.open(layout_) == wanted[0].position
         again.write(layout_, wanted[1])
         with pytest.raises(EngineError, match="another process writes"):
@@ -154,7 +154,7 @@ def test_a_target_holds_what_was_released(kind: str, placed: Placed) -> None:
 
 
 def _without_rows(place: Place, layout_: SinkLayout, kind: str) -> None:
-    """A release that replaces the one before by nothing leaves nothing."""
+    """A release without rows that replaces the previous one leaves no rows."""
     first = batches("privhp")[0]
     one, two = first.releases[0], _emptied(first.releases[1])
     assert one.window == two.window and one.manifest.replaces
@@ -167,7 +167,7 @@ def _without_rows(place: Place, layout_: SinkLayout, kind: str) -> None:
         return
     assert place.read(layout_.table, "_newest").num_rows == 0
     if kind == "parquet":
-        again = place.target()  # which takes it from the files
+        again = place.target()  # which reads it from the files
         again.open(layout_)
         again.write(layout_, SinkBatch([two], first.position))
         assert place.read(layout_.table, "_newest").num_rows == 0

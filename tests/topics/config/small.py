@@ -1,4 +1,4 @@
-"""A small configuration of a mechanism that exists in these tests alone."""
+"""A small configuration of a mechanism that exists only in these tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ budget = { epsilon = 0.1, delta = 1e-6 }
 
 @dataclass(frozen=True)
 class Knobs:
-    """Parameters of a mechanism that exists in this module alone."""
+    """Parameters of a mechanism that exists only in this module."""
 
     bound: int = 3
     weight: Fraction = Fraction(3, 10)

@@ -1,4 +1,4 @@
-"""The hash of a configuration: what decides a release is in it, and nothing else."""
+"""The hash of a configuration covers all settings that decide a release, and no others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .small import _mechanism, changed, small
 __all__ = ["_mechanism"]  # a fixture
 
 
-# What decides the contents of a release changes the hash; what says how workers run does not.
+# Settings that decide a release change the hash; settings of how workers run do not.
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -69,7 +69,7 @@ def test_every_pipeline_setting_is_in_the_canonical_form() -> None:
         "derive",
         "follows",
         "session",
-    }  # they appear where they say something: see their own tests
+    }  # they appear only if set: see their own tests
     assert {f.name for f in fields(pipeline)} - meant_elsewhere - empty <= set(settings)
     assert settings["public_keys"]["count"] == 2
     turned = replace(pipeline, public_keys=(("a",), ("b",)))

@@ -1,4 +1,4 @@
-"""Settings that contradict each other: each is refused with its line and what to write.
+"""Settings that contradict each other: each is refused with its line and the correction.
 
 Covers: topics/config/checks/connections.py, topics/config/checks/pipelines.py
 Covers: topics/config/checks/windows.py
@@ -108,7 +108,7 @@ def test_contradictions_of_windows_by_arrival(text: str, line: int, expected: st
 
 
 def test_the_policy_of_copies_serves_late_records_too() -> None:
-    """Without it late records would be kept in full where nobody asked for that."""
+    """Otherwise late records would be kept in full against the configured policy."""
     given = 'topic = "trips"\non_error = "drop"\nlate = "topic"\ndlq_payload = "none"'
     assert small(changed('topic = "trips"', given)).input[0].dlq_payload == "none"
 
@@ -181,7 +181,7 @@ def test_a_registry_is_read_with_its_secrets_from_outside(tmp_path: Path) -> Non
 
 
 def test_two_inputs_of_one_topic_are_refused() -> None:
-    """The second one would be charged and never read."""
+    """The second input would be charged but never read."""
     second = SMALL.split("[[pipeline]]")[0].replace('"trips"', '"again"', 1)
     assert 'topic = "trips"' in second
     with pytest.raises(ConfigError, match="is read by input trips"):

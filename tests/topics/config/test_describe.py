@@ -1,4 +1,4 @@
-"""The template and the reference of all settings say what the model says."""
+"""The template and the reference of all settings agree with the model."""
 
 from __future__ import annotations
 

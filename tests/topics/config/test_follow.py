@@ -1,4 +1,4 @@
-"""Followers: where they begin, which topics they take over, and what contradicts.
+"""Followers: where they begin, which topics they take over, and contradictions.
 
 Covers: topics/config/load.py
 """

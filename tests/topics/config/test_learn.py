@@ -1,4 +1,4 @@
-"""Learnt bounds: what a table ``learn`` stands for, and what it cannot stand beside."""
+"""Learnt bounds: the settings that a table ``learn`` implies, and those that it excludes."""
 
 from __future__ import annotations
 

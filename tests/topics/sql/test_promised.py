@@ -1,4 +1,4 @@
-"""What a query of BigQuery promises is what its pipeline keeps: budget, unit and bound."""
+"""A pipeline keeps what its BigQuery query promises: budget, unit and bound."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_another_unit_than_the_inputs_is_refused(unit: str) -> None:
 @pytest.mark.parametrize("groups", [1, 3, 10])
 @pytest.mark.parametrize("records", [1, 2, 7])
 def test_the_bound_of_a_query_has_the_sensitivity_that_it_states(groups: int, records: int) -> None:
-    """√groups·records, as of a unit with the most records in the most groups."""
+    """√groups·records: a unit with the most records in the most groups."""
     bounds = f"COUNT(*, contribution_bounds_per_group => (0, {records}))"
     given = meant(f"max_groups_contributed={groups}", bounds)["mechanism"]
     assert given.pop("kind") == "histogram"

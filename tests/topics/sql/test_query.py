@@ -1,4 +1,4 @@
-"""Queries: what they become, what is refused and how, and that both ways are charged alike.
+"""Queries: their settings, their refusals, and charges equal to those of written settings.
 
 Covers: topics/sql/aggregates/bounds.py, topics/sql/aggregates/read.py
 Covers: topics/sql/aggregates/stated.py, topics/sql/columns.py, topics/sql/expand.py
@@ -219,7 +219,7 @@ def literal(value: Any) -> str:
 
 @st.composite
 def leaves(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """A comparison in SQL, and the condition that a person would write."""
+    """A comparison in SQL, and the same condition as settings."""
     path = draw(NAMES)
     of = WORDS if path in TEXTS else NUMBERS if path in FIGURES else st.booleans()
     column, kind = quoted(path), draw(st.sampled_from([0, 4, *_KINDS.get(of, [5])]))
@@ -276,7 +276,7 @@ WINDOWS = [("INTERVAL '1' DAY", "1d"), ("INTERVAL '90' MINUTE", "1h30m"), ("INTE
 
 @st.composite
 def pipelines(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """A pipeline in SQL, and as a person would write it."""
+    """A pipeline in SQL, and the same pipeline as settings."""
     columns = draw(st.lists(NAMES, unique=True, max_size=2))
     derived = draw(st.lists(st.sampled_from(DERIVED), min_size=not columns, max_size=2,
                             unique_by=lambda one: one[0]))  # fmt: skip
@@ -330,6 +330,6 @@ def test_a_written_table_reads_as_what_was_written(value: Any) -> None:
         text = table({"a b": value, "c": 1})
         text.encode()
     except UnicodeEncodeError:
-        return  # half a surrogate pair is no text
+        return  # half a surrogate pair is not text
     read = tomllib.loads(text, parse_float=Decimal)["pipeline"][0]
     assert read == {"a b": value, "c": 1}

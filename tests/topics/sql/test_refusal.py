@@ -1,4 +1,4 @@
-"""Constructs without a private meaning: each is refused by name, with what to write."""
+"""Constructs without a private meaning: each is refused by name, with an alternative."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures in characters: their lengths are the numbers, and no line is too wide."""
+"""Figures in characters: lengths show the numbers, and no line is too wide."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_map_is_shaded_by_density_with_north_on_top() -> None:
     drawn = plane(square(quarters), 80, 10)
     lines = [line.plain for line in drawn.lines]
     assert lines[0] == "10 ┤" + "▓" * 10 + "█" * 10 and lines[9] == " 0 ┤" + "░" * 10 + "▒" * 10
-    # Each holds a quarter of the area: 25 hundredths of it.
+    # Each covers a quarter of the area: 25 hundredths of it.
     assert drawn.legend == ["░ up to 0.08", "▒ up to 0.12", "▓ up to 0.16", "█ up to 0.2"]
     assert lines[-1].split() == ["0", "10"]
 

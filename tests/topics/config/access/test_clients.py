@@ -1,4 +1,4 @@
-"""One connection table serves every client; the clients themselves accept what comes out."""
+"""One connection table serves every client, and the real clients accept its options."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_the_password_of_a_key_comes_from_environment_or_file(folder: Path) -> N
     wrong = _config(filed, folder, HUSH_KAFKA__SSL_KEY_PASSWORD="wrong").kafka
     with pytest.raises(ConfigError, match="certificates or key"):
         aiokafka_options(wrong)
-    with pytest.raises(ConfigError, match="certificates or key"):  # and nobody is asked for it
+    with pytest.raises(ConfigError, match="certificates or key"):  # without a prompt
         aiokafka_options(_config(TLS, folder).kafka)
 
 

@@ -1,4 +1,4 @@
-"""Escrow: sealed keys open for the auditor alone, each for its own charge."""
+"""Escrow: only the auditor opens sealed keys, each under its own charge."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_was_sealed_opens_with_the_private_key_alone(tmp_path: Path) -> Non
     escrow.add(NAME, [])
     assert not file.exists()
     escrow.add(NAME, list(KEYS.items())[:2])
-    escrow.add(NAME, list(KEYS.items())[1:])  # a crash came between sealing and forgetting
+    escrow.add(NAME, list(KEYS.items())[1:])  # as after a crash between sealing and forgetting
     assert open_escrow(file, secret) == {NAME: KEYS}
     held = file.read_bytes()
     assert not any(key.hex().encode() in held or key in held for key in KEYS.values())

@@ -1,4 +1,4 @@
-"""The file of a ratchet: a crash at any point of a step loses no key and leaves no old one."""
+"""The ratchet's file: a crash at any point of a step loses no key and leaves no old one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CALLS = ("fsync", "replace", "link", "unlink", "write", "fchmod", "open")
 
 
 class Crash(BaseException):
-    """The power went off: nothing after it is run."""
+    """A power failure: no later code runs."""
 
 
 def never(charge: Charge) -> bool:
@@ -39,12 +39,12 @@ def never(charge: Charge) -> bool:
 
 
 def secrets_in(folder: Path) -> bytes:
-    """All that a thief of the disk finds."""
+    """All bytes on the disk."""
     return b"\n".join(p.read_bytes() for p in sorted(folder.iterdir()) if p.is_file())
 
 
 def crashes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterator[int]:
-    """Run an action again and again, each time with a crash one call of the system later."""
+    """Repeat an action, each time with a crash one system call later."""
     at, seen = 0, [0]
     real = {name: getattr(os, name) for name in CALLS}
 
@@ -52,7 +52,7 @@ def crashes(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterato
         def call(*args: Any, **named: Any) -> Any:
             seen[0] += 1
             if seen[0] == at:
-                if name == "write":  # half of it came to the disk
+                if name == "write":  # half of it reached the disk
                     real["write"](args[0], args[1][: len(args[1]) // 2])
                 raise Crash
             return real[name](*args, **named)
@@ -92,7 +92,7 @@ def test_a_crash_at_any_point_leaves_all_of_the_old_or_all_of_the_new_keys(
     count = 0
     for _ in crashes(monkeypatch, lambda: RatchetFile(path).forget(5, [SECOND], FIRST.__eq__)):
         count += 1
-        held = read(path)  # it is whole
+        held = read(path)  # raises if it is damaged
         assert (held.step, set(held.kept)) in [(3, {FIRST}), (5, {SECOND})]
         assert held.of(SECOND) == wanted[SECOND] and held.of(THIRD) == wanted[THIRD]
         if held.step == 3:
@@ -101,13 +101,13 @@ def test_a_crash_at_any_point_leaves_all_of_the_old_or_all_of_the_new_keys(
         assert [p.name for p in tmp_path.iterdir()] == ["hush.ratchet"] and read(path) == after
         assert not any(key.hex().encode() in secrets_in(tmp_path) for key in forgotten)
         begin()
-    assert count > 12  # the calls of one step were all met
+    assert count > 12  # all calls of a step were tried
 
 
 def test_old_content_is_overwritten_under_whatever_name_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A second name, held by somebody who cannot read a removed file, sees zeros."""
+    """An open handle or a leftover second name of the old file then reads zeros."""
     path = tmp_path / "hush.ratchet"
     create(path)
     with path.open("rb") as old:
@@ -150,14 +150,14 @@ def test_workers_that_share_a_file_take_it_on_in_turns(tmp_path: Path) -> None:
     one, other = RatchetFile(path), RatchetFile(path)
     one.forget(8, [FIRST, SECOND, THIRD], FIRST.__eq__)
     assert other.known(FIRST) is not None  # until its own turn
-    other.forget(5, [FIRST, SECOND], FIRST.__eq__)  # it has read less of the ledger
+    other.forget(5, [FIRST, SECOND], FIRST.__eq__)  # its ledger is older
     for file in (one, other, RatchetFile(path)):
         assert (file.step, file.kept) == (8, [SECOND, THIRD])
         assert file.key(SECOND) == root.of(SECOND) and file.known(FIRST) is None
 
 
 def test_an_older_copy_of_the_file_takes_no_key_away(tmp_path: Path) -> None:
-    """It yields the same keys; and what runs goes on from what it holds."""
+    """The copy yields the same keys, and a running worker continues from its own state."""
     path = tmp_path / "hush.ratchet"
     root = create(path)
     old = path.read_bytes()

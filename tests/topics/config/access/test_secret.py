@@ -1,4 +1,4 @@
-"""The noise key: where it may come from, who may read it, and that errors never show it."""
+"""The noise key: its possible sources, who may read it, and errors that never show it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_new_keys_are_private_different_and_never_overwritten(tmp_path: Path) ->
 
 
 def _prints(program: str, folder: Path, timeout: str = "30s") -> Config:
-    """A configuration whose key is what a program in Python prints."""
+    """A configuration whose key is the output of a Python program."""
     command = json.dumps([sys.executable, "-c", program])
     text = f'[secret]\nkey = {{ command = {command}, timeout = "{timeout}" }}\n'
     return loads(text, folder=folder, environ={})
@@ -177,7 +177,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_pat
             break
     pid, until = int(left.read_text()), time.monotonic() + 150
     while str(left) in command_of(pid):
-        assert time.monotonic() < until, "it was left behind"
+        assert time.monotonic() < until, "the child was left behind"
         time.sleep(0.05)
 
 

@@ -1,4 +1,4 @@
-"""Aggregates: what they need, what they become, and that a new one is one class.
+"""Aggregates: what they need, what they become, and adding one with a single class.
 
 Covers: topics/config/aggregates/contract.py, topics/config/aggregates/distinct.py
 Covers: topics/config/aggregates/numbers.py, topics/config/aggregates/partial.py
@@ -92,7 +92,7 @@ ASKED = {
 @pytest.mark.parametrize("asked", sorted(ASKED))
 @given(rows=ROWS)
 def test_a_released_mean_and_its_interval_lie_in_the_clipping_interval(asked, rows) -> None:
-    """With deletions the interval alone may leave it, as the exact quotient may."""
+    """With deletions the exact quotient may leave it, and so may the interval."""
     p = deployment(more=ASKED[asked]).pipelines[0]
     low, high = -3.5, 9.0
     keys = Keys.of(json.dumps([str(i)]).encode() for i in range(len(rows)))
@@ -112,7 +112,7 @@ def test_a_released_mean_and_its_interval_lie_in_the_clipping_interval(asked, ro
 
 
 def test_the_mean_of_a_query_lies_in_the_range_that_it_is_clipped_to() -> None:
-    """`AVG(CLIP(x, low, high))` is that aggregate, with these ends."""
+    """`AVG(CLIP(x, low, high))` is the aggregate ``mean`` with these ends."""
     query = (
         "SELECT page, AVG(CLIP(n, -3, 9)) AS m FROM visits "
         "GROUP BY page, TUMBLE(time, INTERVAL '1' DAY)"
@@ -132,7 +132,7 @@ def test_counts_and_sums_are_as_released() -> None:
 
 @dataclass(frozen=True)
 class Excess:
-    """A new aggregate: what the records of a field exceed one apiece, in all."""
+    """A new aggregate: the sum of a field less the number of records."""
 
     kind: Literal["excess"]
     field: str
@@ -199,7 +199,7 @@ def test_an_aggregate_of_a_column_that_is_not_released_is_refused() -> None:
 
 
 def test_two_sums_of_one_field_under_two_names_are_both_released() -> None:
-    """They are one column of the mechanism, paid for once."""
+    """Both use one column of the mechanism, which is paid for once."""
     both = [f'{{ kind = "sum", field = "n", low = 0, high = 9, name = "{n}" }}' for n in "ab"]
     p = deployment(more=f"aggregate = [{', '.join(both)}]").pipelines[0]
     one = deployment(more=f"aggregate = [{both[0]}]").pipelines[0]
@@ -284,7 +284,7 @@ SOME = SPREAD.replace(" }", ', where = [{ field = "n", above = -9 }] }')
 @pytest.mark.parametrize("data", ["skewed", "constant", "ends", "spread"])
 @pytest.mark.parametrize(("n", "some"), [(300, False), (3000, False), (3000, True)])
 def test_intervals_of_variance_and_deviation_cover_the_truth(data: str, n: int, some: bool) -> None:
-    """95 % intervals cover in 92 to 99 % of releases; more only where the truth is at an end."""
+    """95 % intervals cover in 92 to 98.5 % of releases; more only if the truth is at an end."""
     p = deployment(more=SOME if some else SPREAD).pipelines[0]
     random = np.random.default_rng(7)
     raw = {
@@ -295,7 +295,7 @@ def test_intervals_of_variance_and_deviation_cover_the_truth(data: str, n: int, 
     count, total, squares = n, int(u.sum()), int((u**2 - 169).sum())
     truth = float(np.var(np.rint(raw / 0.5) * 0.5))
     names = [output.name for output in p.traits.outputs]
-    parts = ["sum", "sum", "square", "centred"]  # of some: the sum, then the count of these
+    parts = ["sum", "sum", "square", "centred"]  # with a condition: sum and count
     assert [one.split(":")[0] for one in names] == [parts[0] if some else "count", *parts[1:]]
     runs = 600
     spread = np.array([4.0, 1.0, 4.0 * 169, 4.0 * 13])
@@ -313,7 +313,7 @@ def test_intervals_of_variance_and_deviation_cover_the_truth(data: str, n: int, 
     for name, exactly in (("variance_n", truth), ("stddev_n", math.sqrt(truth))):
         inside = np.mean([one[name]["low"] <= exactly <= one[name]["high"] for one in found])
         assert inside >= 0.92
-        assert inside <= 0.985 or data in ("constant", "ends")  # beyond these ends nothing lies
+        assert inside <= 0.985 or data in ("constant", "ends")  # no value is beyond the ends
     assert abs(np.mean([one["variance_n"]["value"] for one in found]) - truth) < 0.1 * 39.1 * 40 / n
     assert min(one["variance_n"]["value"] for one in found) >= 0
 

@@ -1,4 +1,4 @@
-"""Topics of attributes as settings: what they must have in common with the records of units."""
+"""Topics of attributes as settings: what they must share with the records of units."""
 
 from __future__ import annotations
 

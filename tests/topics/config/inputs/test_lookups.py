@@ -1,4 +1,4 @@
-"""Lookups: tables that are public, read at start, and charged by their content."""
+"""Lookups: public tables, read at the start, and charged by content."""
 
 from __future__ import annotations
 

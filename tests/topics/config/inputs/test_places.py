@@ -1,4 +1,4 @@
-"""Fields that are longitude and latitude, and what is said where they are keys."""
+"""Fields that are longitude and latitude, and the words about them as keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reference data in a topic: the newest of each key is a row, and what is wrong has its place."""
+"""Reference data in a topic: each key's newest record is a row, and errors name their record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORIGIN = Origin("products", "id", "about.category")
 
 
 def stated(*bodies: Any, partition: int = 0) -> list[ReferenceRecord]:
-    """Records of so many keys, each an object, bytes as they are, or None."""
+    """Records of (key, body) pairs; a body is an object, raw bytes, or None."""
     return [
         ReferenceRecord(
             partition, n, str(key).encode(),

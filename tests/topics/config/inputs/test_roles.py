@@ -1,4 +1,4 @@
-"""A field that a pipeline asks for as two types is a mistake: every record would be a dead letter.
+"""A pipeline cannot read a field as two types, because every record would be a dead letter.
 
 Covers: topics/config/inputs/roles.py, topics/sql/typed.py, formats/events/roles.py
 """
@@ -68,7 +68,7 @@ ASKED = {
 def test_what_is_refused_is_what_every_record_is_a_dead_letter_of(
     one: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The judge is the decoder, which knows nothing of the check."""
+    """Compared with the decoder, which is independent of the check."""
     keys = ASKED["key"][0] if "key" in (one, other) else ASKED[one][0]
     rest = [ASKED[role][1] for role in (one, other)]
     wheres = [part[9:-1] for part in rest if part.startswith("where")]

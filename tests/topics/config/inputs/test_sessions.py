@@ -1,4 +1,4 @@
-"""Settings that a pipeline of sessions cannot have, each refused at its own line."""
+"""Settings that a pipeline of sessions cannot have, each refused with its line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_settings_that_contradict_sessions_are_refused(words: str) -> None:
 
 
 def test_one_trigger_of_an_epoch_needs_no_lateness() -> None:
-    """It closes the whole epoch: nothing can go on with what it closes."""
+    """The trigger closes the whole epoch, so no session continues after it."""
     loads(text('session = "30m"', ('every = "6h"', 'every = "1d"')), environ={})
 
 

@@ -1,4 +1,4 @@
-"""Windows, epochs and triggers: random schedules, cron rules, the order of what is due."""
+"""Windows, epochs and triggers: random schedules, cron rules, the order of due triggers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTE = HOUR // 60
 
 @dataclass
 class Progress:
-    """The state of a pipeline, as its clock keeps it."""
+    """A pipeline's state in the clock."""
 
     floor: int = 0
     done: Mapping[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The line index agrees with the standard parser on what there is, and with the text on where."""
+"""The line index agrees with the standard parser on settings, and with the text on lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantiles of a query: every spelling becomes one mechanism, and refusals say the next step."""
+"""Quantiles in a query: every spelling becomes the same mechanism, and refusals say what to do."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_names_that_are_not_kept_are_told() -> None:
 
 
 def test_a_query_in_a_configuration_is_a_pipeline_of_quantiles() -> None:
-    """With a key and without one; what the query does not say stands beside it."""
+    """With and without a key; settings that the query lacks are written beside it."""
     for columns, group in (("shop, ", " GROUP BY shop"), ("", "")):
         text = f"""
 [deployment]

@@ -1,4 +1,4 @@
-"""Conditions mean what they mean in SQL: the judge is SQLite.
+"""Conditions have the meaning of SQL, as SQLite decides it.
 
 Covers: topics/sql/expressions/filters.py, topics/sql/expressions/texts.py
 """
@@ -60,12 +60,12 @@ class Rows:
 
 
 def ours(condition: str) -> list[int]:
-    """Places of the rows that fulfil a condition of a query."""
+    """Places of the rows that fulfil a query's WHERE condition."""
     return asked(f"SELECT t, COUNT(*) FROM orders WHERE {condition} GROUP BY t")
 
 
 def asked(query: str) -> list[int]:
-    """Places of the rows that a query counts, by its condition or that of its count."""
+    """Places of the rows that a query counts, by the condition of the query or of its count."""
     settings = compile_query(query, [ORDERS]) | {
         "name": "p", "window": {"length": "1d"}, "triggers": {"every": "1d"},
         "budget": {"epsilon": 1, "delta": 1e-6},
@@ -77,7 +77,7 @@ def asked(query: str) -> list[int]:
 
 
 def theirs(condition: str) -> list[int]:
-    """The same by SQLite."""
+    """Places of the rows that fulfil the condition in SQLite."""
     base = sqlite3.connect(":memory:")
     base.execute("PRAGMA case_sensitive_like = ON")
     base.execute("CREATE TABLE orders (place INT, t TEXT, n REAL, b INT)")

@@ -1,4 +1,4 @@
-"""WHERE of a joined column: the pipeline releases every value of it, and a view keeps some."""
+"""WHERE on a joined column: the pipeline releases every value of it, and a view keeps some."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_unit_without_the_attribute_has_no_other_value():
         ("COUNT(*)", "WHERE u.country = 'DE' OR price > 3", "compared alone"),
         ("COUNT(*)", "WHERE u.country IS NULL", "compare it with that"),
         ("COUNT(*) FILTER (WHERE u.country = 'DE')", "", "or compare it in WHERE"),
-        # read as a field of the record, which has none, every record would be 'abroad'
+        # read as a field that the record lacks, it would make every record 'abroad'
         ("CASE WHEN u.country = 'DE' AND price > 3 THEN 'home' ELSE 'abroad' END AS c, COUNT(*)",
          "GROUP BY 1", "and add up the released rows"),
         ("country, COUNT(*)", "WHERE u.country = 'DE' GROUP BY country", "name that one with AS"),
