@@ -1,4 +1,4 @@
-"""The benchmark of aggregates: its truth, the noise of rivals, and what an interval holds."""
+"""The benchmark of aggregates: its truth, the noise of rivals, and coverage of intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_releases_of_a_small_world_are_near_its_truth_and_of_its_own_keys() -> N
     truth = aggregates.world(3, 1)
     found, sizes = aggregates.released(truth, 1), np.array([len(one) for one in truth.price])
     exact = np.array([one.var() for one in truth.price])
-    # A key's own figure is nearer than another key's, and noise of a sum is some thousands.
+    # A figure is nearer to its own key's truth than to others; noise of a sum is some thousands.
     assert np.abs(found["spread"]["variance"].value - exact).max() < 6 * 40_000 / sizes.min()
     assert np.allclose(found["spread"]["stddev"].value ** 2, found["spread"]["variance"].value)
     for place in range(4):

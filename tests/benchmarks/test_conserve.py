@@ -1,4 +1,4 @@
-"""What the runs through faults count in topics: each thing that does not add up is named."""
+"""Counts in topics after runs through faults: each discrepancy is named."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def frame(events: int) -> Any:
 
 
 def world() -> Topics:
-    """Six records of one partition: one is spoilt, one late, one not reached; two shards."""
+    """Six records of one partition (one spoilt, one late, one not reached), and two shards."""
     lines: list[bytes] = []
     for seq, (kind, body) in enumerate([
         ("genesis", {"genesis": "g"}), ("charge", {"pipeline": "p", "epoch": 0}),
@@ -125,21 +125,21 @@ def released(topics: Topics, place: int, **changed: Any) -> None:
 
 
 def skipped(topics: Topics) -> None:
-    """A second trigger, which one shard has released without the first one."""
+    """Add a second trigger, which one shard released without the first."""
     (trigger,) = topics["d.g.clock"][0]
     topics["d.g.clock"][0].append(record(1, json.loads(trigger.value) | {"index": 2}))
     released(topics, 2, trigger=2)
 
 
 def later(topics: Topics, window: int) -> None:
-    """A trigger of the last moment of some hour."""
+    """Add the last trigger of an hour's window."""
     first = json.loads(topics["d.g.clock"][0][0].value)
     body = first | {"window": window, "scheduled": (window - 6) * HOUR, "ordinal": window - 6}
     topics["d.g.clock"][0].append(record(window, body))
 
 
 def left_out(topics: Topics) -> None:
-    """Three windows were triggered; the first of them is not released."""
+    """Trigger three windows, of which the first is not released."""
     later(topics, 8)
     later(topics, 9)
     for n in (2, 3):

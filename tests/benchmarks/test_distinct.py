@@ -1,4 +1,4 @@
-"""The benchmark of distinct values: within what is promised of noise and of bytes."""
+"""The benchmark of distinct values: noise and bytes within their promises."""
 
 from __future__ import annotations
 

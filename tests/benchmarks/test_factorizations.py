@@ -1,4 +1,4 @@
-"""The benchmark of long windows: its figures are those of the matrices it names."""
+"""The benchmark of long windows: its figures follow from the named matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defaults on unseen data: groups that share nothing, figures as they are named."""
+"""Defaults on unseen data: disjoint groups, and figures that mean what their names say."""
 
 from __future__ import annotations
 

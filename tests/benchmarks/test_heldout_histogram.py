@@ -1,4 +1,4 @@
-"""The held-out figures of a histogram's bound: sets that share nothing, and an honest oracle."""
+"""The held-out figures of a histogram's bound: disjoint sets, and an honest oracle."""
 
 from __future__ import annotations
 

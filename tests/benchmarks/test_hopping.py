@@ -1,4 +1,4 @@
-"""The benchmark of windows that hop: fewer keys are lost, and noise is what windows state."""
+"""The benchmark of windows that hop: fewer lost keys, and the noise that windows state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals of released maps hold the truth as often as they say, on data of many kinds."""
+"""Intervals of released maps cover the truth as often as stated, on data of many kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Selective counting of linear queries: its sensitivity, its errors, what the choice may see."""
+"""Selective counting of linear queries: sensitivity, errors, and the input of its choice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_record_enters_active_counters_with_at_most_the_stated_weight(family: 
     for counter in linear.counters(linear.EPSILON / most, 12):
         steps = linear.counted(weight, most, counter, linear.stream(12), noise)
         tried = np.unique(np.concatenate([step.active for step in steps]))
-        assert len(tried) > len(steps[-1].active)  # the active ones change
+        assert len(tried) > len(steps[-1].active)  # the active queries change
         for step in steps:
             assert weight[step.active].sum(axis=0).max() <= most
         assert counter.cost(most).epsilon == linear.EPSILON
@@ -43,7 +43,7 @@ def test_one_record_more_changes_the_inputs_of_its_own_trigger_alone() -> None:
     more = [day.copy() for day in days]
     more[4][77] += 1
     before = linear.counted(weight, most, counter, days, noise)
-    sets = [step.active for step in before]  # the transcript is held fixed, and so are they
+    sets = [step.active for step in before]  # fixed, like the transcript
     after = linear.counted(weight, most, counter, more, noise, sets)
     moved = [int(abs(a.change - b.change).sum()) for a, b in zip(after, before, strict=True)]
     assert 0 < moved[4] <= most and sum(moved) == moved[4]

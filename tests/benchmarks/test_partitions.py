@@ -1,4 +1,4 @@
-"""The cost of partitions: ratios of the right figures, and an assignment that is whole."""
+"""The cost of partitions: ratios of the right figures, and a complete assignment."""
 
 from __future__ import annotations
 

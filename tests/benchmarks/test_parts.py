@@ -1,4 +1,4 @@
-"""The functions that the benchmark of parts times: a move would leave it without figures."""
+"""The functions that the benchmark of parts times exist; a moved one would have no figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ratios of the comparison with other engines are to the better of a peer's settings."""
+"""The comparison with other engines: ratios use the better of a peer's settings."""
 
 from __future__ import annotations
 

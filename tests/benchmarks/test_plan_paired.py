@@ -1,4 +1,4 @@
-"""The paired comparison: it has no luck of the least of many, and knows how sure it is."""
+"""The paired comparison: not biased by the luckiest of many settings, with a true deviation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ finally:
 
 
 def noisy(factors: list[float], keys: int, seed: int) -> np.ndarray:
-    """Errors of settings that are worth so much, each with noise of its own beside a common one."""
+    """Errors of settings: a factor, times noise common to all, times noise of their own."""
     draw = np.random.default_rng(seed)
     common = draw.gamma(4, 0.25, keys)
     own = np.exp(draw.normal(0, 0.5, (len(factors), keys)))

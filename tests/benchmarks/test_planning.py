@@ -1,4 +1,4 @@
-"""The planning benchmark: its oracles measure what they choose by, with noise of their own."""
+"""The planning benchmark: its oracles choose by their own measurements, under their own noise."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Told(NamedTuple):
 
 
 class Fake:
-    """Knows two settings, and takes the worse one for the better one until it has many runs."""
+    """A planner with two settings of known errors, which records the noise keys asked for."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, range]] = []
@@ -78,7 +78,7 @@ def test_oracles_see_what_the_plan_sees_and_never_the_judges_noise(fake: Fake) -
              ("seen", data.name)}  # fmt: skip
     assert len(plays["seen"]) == len(plays[data.name]) == planning.PLAYS
     assert not plays["seen"] & plays[data.name]
-    assert min(plays["seen"] | plays[data.name]) > 10  # those of the search
+    assert min(plays["seen"] | plays[data.name]) > 10  # noise keys of the search
 
 
 def test_without_oracles_nothing_else_is_run(fake: Fake) -> None:
@@ -87,7 +87,7 @@ def test_without_oracles_nothing_else_is_run(fake: Fake) -> None:
     assert row.floor is None and row.own is None and row.best == 0.2
     assert (
         sum(len(plays) for _, plays in fake.seen) == 3 * planning.PLAYS
-    )  # the choice, what is given, and the grid
+    )  # the choice, the given setting, and the grid
     assert row.paired == pytest.approx(2) and row.deviation == 0
 
 

@@ -1,6 +1,6 @@
-"""PrivHP's rivals: scales of noise, sensitivities and the post-processing that papers give.
+"""PrivHP's rivals: noise scales, sensitivities and post-processing, as in their papers.
 
-Means of R exponential variables are within 5/√R of theirs, or an alarm is false once in 10^6.
+Means of R exponential variables are within 5/√R of their expectation; false-alarm rate 10^-6.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ finally:
 
 
 def near(sizes: np.ndarray, expected: float) -> bool:
-    """Whether mean absolute values of Laplace draws have that scale."""
+    """Whether the mean absolute value of Laplace draws fits their scale."""
     return abs(float(np.abs(sizes).mean()) / expected - 1) < 5 / math.sqrt(len(sizes))
 
 
@@ -62,7 +62,7 @@ def test_the_fine_counts_of_a_grid_weigh_by_inverse_variance() -> None:
     for _ in range(4000):
         coarse, fine = rng.laplace(0, 2), rng.laplace(0, 2, (2, 2))
         kept.append(rivals.refined(coarse, fine).sum())
-    best = 1 / (1 / 8 + 1 / 32)  # variances 2·2² and four times that
+    best = 1 / (1 / 8 + 1 / 32)  # variances 2·2² and four times 2·2²
     assert abs(np.var(kept) / best - 1) < 5 * math.sqrt(5 / 4000)
 
 
@@ -73,7 +73,7 @@ def test_cells_share_a_part_by_their_overlap() -> None:
 
 
 def test_grid_noise_spends_epsilon_once() -> None:
-    """One record-free cell: an empty input has 100 coarse cells of one fine cell each."""
+    """An empty input has 100 coarse cells with one fine cell each."""
     none = Input("none", np.empty((0, 2)), False)
     scales: list[float] = []
 
@@ -119,7 +119,7 @@ def test_noise_and_threshold_of_a_summary() -> None:
     drawn = [rivals.private_summary(held, 0.5, 1e-6, rng) for _ in range(4000)]
     noise = np.array([[one[1], one[2]] for one in drawn]) - 10_000
     assert all(set(one) == {1, 2} for one in drawn)
-    covariance = np.cov(noise.T)  # the common draw: 2/ε²; in all 4/ε²
+    covariance = np.cov(noise.T)  # the common draw has 2/ε², the total 4/ε²
     assert np.allclose(covariance, [[16, 8], [8, 16]], atol=16 * 5 * math.sqrt(4 / 4000))
     low = {1: 1 + 2 * math.log(3e6) / 0.5 - 30}
     seen = sum(bool(rivals.private_summary(low, 0.5, 1e-6, rng)) for _ in range(4000))

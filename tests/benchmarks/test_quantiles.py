@@ -1,4 +1,4 @@
-"""The benchmark of quantiles: what a broker gave is judged as what is computed in memory."""
+"""The benchmark of quantiles: releases from a broker are judged like those in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT = quantiles.AT
 
 
 def read(truth: quantiles.World, keys: list[int], moved: float = 0.0) -> pa.Table:
-    """A release of exact quantiles, moved, of some keys."""
+    """A release of exact quantiles of some keys, shifted by ``moved``."""
     exact = np.array([[np.quantile(truth.sorted[key], q) for q in AT] for key in keys]) + moved
     columns = {"product": [_quantiles_broker.product(key) for key in keys]}
     for number, q in enumerate(AT):
@@ -48,7 +48,7 @@ def test_answers_beside_the_truth_are_wrong() -> None:
 def test_bytes_of_a_key_are_those_of_its_stored_row() -> None:
     made, counts = quantiles.mechanism(None), np.zeros((2, 256), np.int64)
     counts[0, 0], counts[1] = 1, 1 << 62
-    # due trigger, count, zeros, first trigger; and the fixed layout
+    # due trigger, count, zeros, first trigger; then the fixed layout
     assert _quantile_rows.size(made, counts[:1]) == 4 + 1 + 3 + 1
     assert _quantile_rows.size(made, counts[1:]) == 4 + 256 * 8 + 4
     assert _quantile_rows.size(made, counts) == (9 + 2056) / 2

@@ -1,4 +1,4 @@
-"""The benchmark of rivals: what they bound and pay, and how they are compared."""
+"""The benchmark of rivals: their bounds, their costs, and the comparison."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DRAW = np.random.default_rng
 
 
 def work(each: int = 40) -> Workload:
-    """Units with so many records, of which half go to key 0."""
+    """Units with given numbers of records, half of them in key 0."""
     unit = np.repeat(np.arange(5_000, dtype=np.int32), each)
     key = np.where(np.arange(len(unit)) % 2, 0, np.arange(len(unit)) % 16).astype(np.int32)
     return Workload(unit, key, 5_000, 16)

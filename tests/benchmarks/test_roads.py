@@ -1,4 +1,4 @@
-"""Maps along roads: the axis is a bijection, readers lose no record, and the axis is worth it."""
+"""Maps along roads: the axis is a bijection, readers lose no record, and errors fall."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_reader_keeps_every_record_and_exact_fine_cells_give_exact_counts() ->
         fine = roads.spread(network, way, whole, held)
         assert fine.sum() == pytest.approx(5_000)
         told = fine.reshape(-1, roads.FINE).sum(axis=1)
-        # A finest cell reaches a little beyond the end of its road, above all where several meet.
+        # A finest cell extends a little beyond its road's end, mostly where several roads meet.
         assert abs(told - exact).sum() < (0.02 if way.name == "axis" else 0.2) * 5_000
 
 

@@ -1,4 +1,4 @@
-"""The records of `seen_keys.py`: each key once, few users to a key but for public ones."""
+"""The records of `seen_keys.py`: each key once, and few users per key except public ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run through faults waits for: as long as it moves, no longer; what is left is named."""
+"""Waiting after a run through faults: while anything moves, no longer; the rest is named."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_still_moves_is_waited_for_however_long_it_takes():
     left = _settled.patiently(
         lambda: ["x"] * next(steps), patience=0.1, look=lambda: next(looks), **FAST
     )
-    assert not left and next(looks) == 13  # for longer than the patience, which starts anew
+    assert not left and next(looks) == 13  # longer than the patience, which restarts
 
 
 def test_what_stands_still_is_given_up_and_named(monkeypatch):

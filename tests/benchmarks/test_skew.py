@@ -1,4 +1,4 @@
-"""Loads that are uneven as stated, and the ratios that are told of them."""
+"""Loads with the stated skew, and their reported ratios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soak's judgement: what has grown is named, what goes up and down is not."""
+"""The soak's judgement: growing figures are named, fluctuating ones are not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ finally:
 
 
 def found(**slopes: float) -> dict[str, Any]:
-    """Figures of an hour, a sample each ten seconds; each named figure grows by so much an hour."""
+    """Figures of an hour with a sample each ten seconds; ``slopes`` are growths per hour."""
     samples = []
     for n in range(361):
         values = {name: 100.0 + (n % 7) + slopes.get(name, 0.0) * n / 360 for name in soak.MOST}

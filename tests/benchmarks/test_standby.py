@@ -1,4 +1,4 @@
-"""How many shards a worker has, as the benchmark of standbys reads it from the log."""
+"""The number of a worker's shards, as the benchmark of standbys reads it from the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The accuracy benchmarks: their workload, and that a small run ends with what it promises."""
+"""The accuracy benchmarks: their workload, and the promised figures of a small run."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_repeated_releases_share_one_budget(triggers: int) -> None:
     assert float(ratio) == pytest.approx(triggers, rel=1e-6)
     process = one.quantities[0].lanes[0]
     beta = designs.DELTA / 2 / triggers
-    bar = 1 + process.quantile(1, beta / 32)  # one record in a key of its own
+    bar = 1 + process.quantile(1, beta / 32)  # a key with one record
     assert one.threshold[0] >= math.ceil(bar * 256) >= 1
 
 
@@ -133,7 +133,7 @@ def test_repeated_releases_are_of_everything_so_far_with_noise_of_their_own() ->
     spread = float(run.mechanism.quantities[0].lanes[0].variance_at(1, np.zeros(1, int))[0]) ** 0.5
     gap = np.array(shown) - np.array(exact)
     assert abs(gap).max() < 6 * spread
-    assert len(np.unique(gap)) > 6  # neither one noise for all triggers nor none
+    assert len(np.unique(gap)) > 6  # noise exists and differs between triggers
 
 
 def test_incremental_releases_add_up_and_share_one_bound() -> None:
@@ -146,7 +146,7 @@ def test_incremental_releases_add_up_and_share_one_bound() -> None:
     first, second = work.micro_batches(2)
     run.step(first)
     before = run.shown.copy()
-    assert (run.units.units.left == 32 - 25).all()  # five records of each user in one key
+    assert (run.units.units.left == 32 - 25).all()  # each user has five records in one key
     run.step(second)
     assert (run.units.units.left == 32 - 25 - 4).all()  # a new window begins with the first record
     spread = float(mechanism.quantities[0].lanes[0].variance_at(1, np.zeros(1, int))[0]) ** 0.5

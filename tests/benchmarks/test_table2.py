@@ -56,7 +56,7 @@ def test_keys_appear_as_often_as_stated() -> None:
         )
         for part in run.work.micro_batches(one.triggers):
             run.step(part)
-        # The least whole number of users: at least the stated share, below that of one user more.
+        # The least whole number of users that gives at least the stated share.
         assert share - 0.04 < (run.status > 0).mean() < share + 0.12
 
 

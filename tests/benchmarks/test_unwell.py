@@ -1,4 +1,4 @@
-"""The watch of a faulted run: who falls silent is restarted, who was stopped on purpose is not."""
+"""The watch of a faulted run: silent workers are restarted, deliberately stopped ones are not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from _unwell import TOLD, Watch  # noqa: E402
 
 
 class Clock:
-    """The time, and what a test has added to it."""
+    """The time, plus seconds that a test added."""
 
     def __init__(self) -> None:
         self.added = 0.0
@@ -35,7 +35,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(_unwell, "time", made)
-    monkeypatch.setattr(_unwell, "GAP", 1e9)  # nobody has slept when a test moves the clock
+    monkeypatch.setattr(_unwell, "GAP", 1e9)  # a moved clock is not taken for sleep
     return made
 
 
@@ -47,7 +47,7 @@ def watch(clock: Clock) -> Iterator[Watch]:
 
 
 def heard(watch: Watch, clock: Clock, member: str) -> bool:
-    """Whether a worker's word has come: it is due much earlier than one that starts."""
+    """Whether a worker has been heard: it is then due much earlier than a starting one."""
     return watch._due[member] < clock.monotonic() + 1000
 
 
@@ -67,20 +67,20 @@ def test_a_worker_that_falls_silent_is_unwell_and_one_that_starts_is_not(watch, 
     told = watch.began("w1")
     assert told["WATCHDOG_USEC"] == "300000000"
     clock.added += 400
-    assert not watch.unwell("w1") and not watch.unwell("another")  # it has not begun to speak
+    assert not watch.unwell("w1") and not watch.unwell("another")  # it has sent nothing yet
     say(told["NOTIFY_SOCKET"])
     until(lambda: heard(watch, clock, "w1"))
     assert not watch.unwell("w1")
     clock.added += 400
     assert watch.unwell("w1")
-    watch.excuse("w1")  # as one that was paused
+    watch.excuse("w1")  # like a paused one
     assert not watch.unwell("w1")
     clock.added += 400
     assert watch.unwell("w1")
     again = watch.began("w1")
     assert again == told and not watch.unwell("w1")
     say(told["NOTIFY_SOCKET"], "READY=1")
-    time.sleep(0.6)  # it is no sign of life, and must not count as one
+    time.sleep(0.6)  # this is not a sign of life, and must not count as one
     assert not heard(watch, clock, "w1") and not watch.unwell("w1")
 
 
@@ -99,7 +99,7 @@ def test_it_is_ended_and_started_and_its_own_words_are_kept(watch, clock, tmp_pa
         start=lambda name: done.append(f"start {name}"),
     )  # fmt: skip
     monkey = Monkey(local, None, random.Random(1), _watch=watch)  # type: ignore[arg-type]
-    monkey._stopped.add("w2")  # paused by a fault, so its silence is no news
+    monkey._stopped.add("w2")  # paused by a fault, so silence is expected
     for name in local.workers:
         say(watch.began(name)["NOTIFY_SOCKET"])
     until(lambda: all(heard(watch, clock, name) for name in local.workers))

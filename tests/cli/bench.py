@@ -1,4 +1,4 @@
-"""A deployment in a folder, rows for it, and commands as a person types and interrupts them."""
+"""A deployment in a folder, rows for it, and commands typed and interrupted."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def typed(*words: str) -> tuple[int, str, str]:
 
 
 def interrupted(process: subprocess.Popen[str]) -> int:
-    """Interrupt a process, and again where it goes on: a library in C may swallow a signal."""
+    """Interrupt a process until it ends: a library in C may swallow a signal."""
     for _ in range(5):
         process.send_signal(signal.SIGINT)
         try:
             return process.wait(60)
         except subprocess.TimeoutExpired:
             continue
-    raise AssertionError("five interrupts did not end it")
+    raise AssertionError("five interrupts did not end the process")
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""A bundle for Kafka Connect has jars, properties and commands, and no secret of the cluster."""
+"""A bundle for Kafka Connect has jars, properties and commands, but no secret of the cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ sasl_username = "shop"
 
 @pytest.fixture
 def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A lock of one jar, in a folder that stands for the cache."""
+    """A lock of one jar, in a folder in place of the cache."""
     home = tmp_path / "cache"
     home.mkdir()
     (home / "sink-1.jar").write_bytes(b"jar")

@@ -1,4 +1,4 @@
-"""The commands, as a person types them: what they print, what they refuse, how they end.
+"""The commands as typed: output, refusals, exit codes.
 
 Covers: cli/trigger.py, cli/version.py
 """
@@ -52,7 +52,7 @@ def test_the_list_of_commands_says_what_each_command_says():
         command = hush.get_command(context, name)
         assert command is not None and command.help is not None
         assert command.help.split()[0] == line.split()[0], name
-        assert line.endswith(".") and line in typed("--help")[1], name  # nothing is cut off
+        assert line.endswith(".") and line in typed("--help")[1], name  # nothing is truncated
 
 
 LOADED = """
@@ -64,7 +64,7 @@ finally: print(*sys.modules, file=sys.stderr)
 
 
 def loaded(*words: str) -> set[str]:
-    """Modules that a process has loaded when it has run a command."""
+    """Modules that a process has loaded after running a command."""
     command = [sys.executable, "-c", LOADED, *words]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout
@@ -90,7 +90,7 @@ def test_help_and_the_version_load_no_other_command_and_no_heavy_library(
 def test_a_check_loads_no_library_of_the_worker(tmp_path: Path) -> None:
     typed("init", str(tmp_path))
     modules = loaded("check", "-c", str(tmp_path / "hush.toml"), "--offline")
-    assert "confluent_kafka" in modules  # it compares with a cluster, if it is asked to
+    assert "confluent_kafka" in modules  # it can compare with a cluster
     assert not modules & {"faust", "mode", "aiohttp", "numba", "pandas", "matplotlib"}
 
 
@@ -248,7 +248,7 @@ def test_an_interrupt_inside_a_library_or_a_clean_up_is_an_interrupt(monkeypatch
         (143, SystemError("returned a result with an exception set"), 143),
         (0, SystemError("returned a result with an exception set"), 0),
         (143, EngineError("the clean-up failed too"), 143),
-        (0, EngineError("of its own"), 4),  # an end that was asked for hides no failure
+        (0, EngineError("of its own"), 4),  # a requested end hides no failure
     ],
 )
 def test_an_end_that_a_signal_asked_for_inside_a_library_keeps_its_code(
@@ -298,6 +298,6 @@ group.main()
 
 @pytest.mark.parametrize("command,code", [("worker", 0), ("replay", -signal.SIGTERM)])
 def test_a_signal_while_a_command_is_loaded(command: str, code: int) -> None:
-    """A service that is asked to stop has done so; a check that is stopped has not passed."""
+    """A stopped service has succeeded; a stopped check has not passed."""
     words = [sys.executable, "-c", LOADING, command]
     assert subprocess.run(words, timeout=120, check=False).returncode == code

@@ -1,4 +1,4 @@
-"""A new deployment has a key that nobody else may read, and what `check` says of it."""
+"""A new deployment: a key that only its owner can read, and the findings of `check`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_check_offline(folder):
     assert code == 0 and body["ok"] and {f["level"] for f in body["findings"]} == {"ok"}
     (folder / "hush.key").unlink()
     code, out, _ = typed("check", "--offline")
-    assert code == 2 and "FAIL" in out  # as a worker would end
+    assert code == 2 and "FAIL" in out  # the exit code of a worker
     code, out, _ = typed("check", "--offline", "--json")
     assert code == 2 and not json.loads(out)["ok"]
 

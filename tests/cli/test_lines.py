@@ -1,4 +1,4 @@
-"""A setting that a mechanism refuses is named with its line, as one that the reader refuses."""
+"""A setting that a mechanism refuses is named with its line, like one that the reader refuses."""
 
 from __future__ import annotations
 

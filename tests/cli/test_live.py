@@ -1,4 +1,4 @@
-"""`hush live` as a person starts it: it needs no key, no table and no internal topic.
+"""`hush live` as typed: it needs no key, no table and no internal topic.
 
 Covers: cli/seeing.py
 """
@@ -21,7 +21,7 @@ from hushstream.deploy.broker import Broker
 from ..reading.live.showcase import showcase, write
 from .bench import interrupted, typed
 
-# Were one of these needed, the import would fail.
+# If one of these were needed, the import would fail.
 BARRED = "import sys; sys.modules |= dict.fromkeys(('rocksdict', 'faust', 'aiokafka')); "
 MAIN = "from hushstream.cli.seeing import live; live.main(standalone_mode=False)"
 

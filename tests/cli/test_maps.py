@@ -104,7 +104,7 @@ def test_points_in_every_form_are_the_same(place: Place, monkeypatch: pytest.Mon
     assert parquet.read_table(out).equals(drawn)
     text = run(place, "points", "--number", "7", "--format", "csv")
     terminal = SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr(maps, "sys", terminal)  # a file of bytes would spoil it
+    monkeypatch.setattr(maps, "sys", terminal)  # bytes would garble a terminal
     config = str(place.folder / "hush.toml")
     code, written, err = typed("points", "-c", config, place.case, "--format", "parquet")
     assert (code, written) == (2, "") and "give --out FILE" in err
@@ -121,7 +121,7 @@ def test_points_after_an_earlier_map_are_what_the_client_draws(place: Place, smo
     assert [f["geometry"]["coordinates"] for f in body["features"]] == [
         [row["x"], row["y"]] for row in drawn.to_pylist()
     ]
-    # The recorded maps have the same leaves in both windows; made smooth, they differ inside.
+    # The recorded maps have the same leaves in both windows; smoothed, they differ inside.
     assert drawn.equals(points_of(last(CASE), seed=4, smooth=smooth)) != smooth
 
 

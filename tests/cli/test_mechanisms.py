@@ -1,4 +1,4 @@
-"""`hush mechanisms` as a person types it: every mechanism, and every setting with its meaning."""
+"""`hush mechanisms` as typed: every mechanism, and every setting with its meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of commands: whoever has an address reads releases without a configuration.
+"""Options of commands: an address is enough to read releases without a configuration.
 
 Covers: cli/deployed.py
 """

@@ -1,4 +1,4 @@
-"""``hush ledger page``: one page and the same facts beside it; the broker is in memory."""
+"""``hush ledger page``: one page, and the same facts as JSON; the broker is in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hush plot` as a person types it.
+"""`hush plot` as typed.
 
 Covers: cli/seeing.py
 """

@@ -1,4 +1,4 @@
-"""A file becomes a topic: with event times, keys and no surprise, each line once.
+"""A file becomes a topic, with event times and keys, each line once.
 
 Covers: offline/loading.py
 """
@@ -236,7 +236,7 @@ def _started(topic: str, *words: str) -> subprocess.Popen[str]:
 def _ended_after(
     cluster: Cluster, topic: str, running: subprocess.Popen[str], more: int, how: signal.Signals
 ) -> str:
-    """End a run once the topic holds some records more; what it said."""
+    """End a run once the topic holds some more records; return its output."""
     until = time.monotonic() + 120
     begin = cluster.offsets.written(topic, 0) if cluster.partitions(topic) else 0
     while not cluster.partitions(topic) or cluster.offsets.written(topic, 0) < begin + more:

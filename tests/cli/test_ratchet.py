@@ -1,4 +1,4 @@
-"""``hush ratchet``: what it writes, and that it never shows a key."""
+"""``hush ratchet``: the file that it writes, and output without any key."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ CASES = {"histogram-sums": "zone", "phdstream": "x_low", "tops": "slot"}
 
 
 class Place:
-    """A folder with a configuration, and a release topic with everything that a case releases."""
+    """A folder with a configuration, and a release topic with all releases of a case."""
 
     def __init__(self, broker: Broker, folder: Path, topic: str, case: str) -> None:
         self.case, self.bootstrap, self.folder = case, broker.bootstrap, folder
@@ -121,7 +121,7 @@ def interruptible(*words: str) -> Iterator[subprocess.Popen[str]]:
         try:
             yield started
         finally:
-            started.kill()  # else leaving waits for one that never ends
+            started.kill()  # else leaving would wait forever
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_numbers_and_dates_for_people() -> None:
     assert number(Value(-3, 1.0, -4.96, -1.04)) == "-3 ±1.96"
     assert number(Value(1234567, 20000.0, 1195367, 1273767)) == "1,234,567 ±39,200"
     assert number(Value(12.3456789, 0.1, 12.1456789, 12.5456789)) == "12.3457 ±0.2"
-    assert number(Value(3, 2.0, 0.0, 6.92)) == "3 ±3.92"  # cut at 0: the further end says it
+    assert number(Value(3, 2.0, 0.0, 6.92)) == "3 ±3.92"  # low is cut at 0
     from datetime import UTC, datetime
 
     assert date(datetime(2026, 3, 1, 12, 30, 5, 70, UTC)) == "2026-03-01 12:30:05.000070"

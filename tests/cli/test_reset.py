@@ -1,4 +1,4 @@
-"""A deployment that charged nothing is deleted; another one only with its name; none that runs.
+"""`hush reset` deletes a deployment without charges, others only by name, and no running one.
 
 Covers: agents/clock/reset.py
 """
@@ -37,7 +37,7 @@ def _topics(run: Local) -> set[str]:
 
 
 class Groups:
-    """A group that empties: numbers of members at one look after the other."""
+    """A group that empties: its number of members at each look."""
 
     def __init__(self, *looks: int) -> None:
         self.looks = list(looks)
@@ -47,7 +47,7 @@ class Groups:
 
 
 def _fake(monkeypatch: pytest.MonkeyPatch, *looks: int) -> SimpleNamespace:
-    """A cluster with a deployment `d` that has charged two epochs; nothing of it is asked twice."""
+    """A cluster with a deployment `d` that has charged two epochs."""
     ledger = SimpleNamespace(names=lambda name: Names(name, "0f" * 5), charges=[1, 2])
     names = ("events", f"d.{'0f' * 5}.clock", f"d.{'0f' * 5}.x.units", f"d.{'1f' * 5}.clock")
     monkeypatch.setattr(reset, "read_ledger", lambda cluster, name: ledger)
@@ -110,7 +110,7 @@ def test_snapshots_go_with_it_or_are_named(folder: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(command, "delete_all", refused)
     code, _, err = typed("reset", "--name", "d")
-    assert code == 0 and cluster.deleted[-1] == ledger_topic("d")  # the topics go all the same
+    assert code == 0 and cluster.deleted[-1] == ledger_topic("d")  # topics are deleted nevertheless
     assert (
         f"snapshots stay (an object cannot be deleted (Away)): delete the folder {'0f' * 5}" in err
     )
@@ -149,8 +149,8 @@ def test_a_deployment_is_deleted_and_begins_anew(empty_broker: Broker, tmp_path:
         code, out, err = typed("topics", *_place(run))
         assert code == 0, err
         found = remains(run.cluster, run.deployment.name)
-        run.cluster.delete(found.topics[:3])  # as if an earlier one had been killed
-        code, out, err = _reset(run, "--json")  # nothing was charged: no name
+        run.cluster.delete(found.topics[:3])  # as if an earlier reset had been killed
+        code, out, err = _reset(run, "--json")  # without charges no name is needed
         assert code == 0 and json.loads(out)["charges"] == 0, err
         left = {"events", OWNERS, other}
         wait_for(lambda: _topics(run) == left, "the end of topics", lambda: str(_topics(run)))

@@ -1,4 +1,4 @@
-"""`hush sink` holds what the release topic holds, also after it was killed in the middle."""
+"""`hush sink` stores what the release topic holds, also after it is killed midway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..reading.live.showcase import Made, showcase, write
 from ..reading.sinks.samples import text
 from .bench import typed
 
-# Each release with rows ends a batch, and each commit is told: so it is killed after a known one.
+# Each release with rows ends a batch and each commit is reported, so the kill is after a known one.
 SLOWLY = (
     "import sys; from hushstream.reading.sinks import feed; feed.MANY = 1;"
     "from hushstream.cli.group import main; main(sys.argv[1:])"
@@ -41,7 +41,7 @@ def place(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bro
 
 
 def _killed(words: list[str], after: int) -> None:
-    """Run a sink and kill it when it has told so many commits."""
+    """Run a sink and kill it once it has reported ``after`` commits."""
     running = subprocess.Popen(
         [sys.executable, "-u", "-c", SLOWLY, *words], stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""``hush status`` on a broker without a worker: what it exits with, and how it is watched."""
+"""``hush status`` on a broker without a worker: exit codes, and watching."""
 
 from __future__ import annotations
 

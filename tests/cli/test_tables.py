@@ -1,4 +1,4 @@
-"""Every table of every command in a terminal of 80 columns: no line is longer, no text is cut."""
+"""Every table of every command in 80 columns: no line is longer, no text is cut."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fits(text: str) -> None:
-    """Lines of tables fit; a folded text is there in full, so none ends in an ellipsis."""
+    """Check that lines of tables fit and that no folded text is cut with an ellipsis."""
     assert text.strip()
     assert re.search(r"\S…", text) is None
     drawn = [line for line in text.splitlines() if not line.startswith(("mechanism =", "•"))]
@@ -43,7 +43,7 @@ def fits(text: str) -> None:
 
 
 def shown(text: str) -> str:
-    """Without white space and frames: a text that was folded is in one piece again."""
+    """The text without white space and frames, so that folded text is contiguous."""
     return re.sub(r"[\s│┃]", "", text)
 
 
@@ -94,7 +94,7 @@ def test_the_ledger_is_not_cut() -> None:
 
 
 def _column(text: str, name: str) -> str:
-    """The cells below a heading of a table without frame, one after the other."""
+    """The cells below a heading of a table without a frame, joined."""
     head, *lines = text.splitlines()
     begin = head.index(name)
     following = re.search(r"\S", head[begin + len(name) :])

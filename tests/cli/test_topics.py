@@ -1,4 +1,4 @@
-"""Topics, rights and alerts are printed without a cluster; what is refused is refused first."""
+"""Topics, rights and alerts are printed without a cluster; refusals come before any change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_rights_are_printed_for_a_role_in_the_form_of_a_tool(folder):
     assert all(b["metadata"]["labels"] == {"strimzi.io/cluster": "main"} for b in bodies)
     assert not any("GENESIS" in b["spec"].get("topicName", "") for b in bodies)
     made = ("topics", "--format", "strimzi", "--genesis", "0a", "--print")
-    code, _, err = typed(*made)  # Strimzi would add partitions to what the inputs' size decided
+    code, _, err = typed(*made)  # Strimzi would add partitions to those that the inputs decided
     assert code == 2 and "write the numbers that `hush topics` said into the file" in err
     stated = ("--set", "engine.units_partitions=1", "--set", "engine.cells_partitions=1")
     code, out, _ = typed(*made, *stated)
@@ -74,7 +74,7 @@ def test_alerts_are_yaml_and_know_the_schedule(folder):
 def test_nothing_is_registered_before_the_ledger_has_been_verified(
     made: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A registry cannot be told to forget a schema."""
+    """A registry cannot forget a schema."""
     asked: list[str] = []
     for name in ("register", "verify_numbers"):
         monkeypatch.setattr(registering, name, lambda *_, name=name: asked.append(name))

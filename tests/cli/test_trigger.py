@@ -1,4 +1,4 @@
-"""``hush trigger --wait``: how far it is, that nothing moves, and that nothing more will.
+"""``hush trigger --wait``: progress, silence, and a request that cannot be completed.
 
 The rest is in integration.
 """
@@ -19,9 +19,9 @@ ASKED = TriggerForecast("orders", 5, 3, 1, 2, False, Fraction(1), Fraction(0))
 
 
 class _Scripted(Asked):
-    """A request whose triggers fire as lists say, one entry a look for each pipeline.
+    """A request with scripted numbers of due triggers, one per look and pipeline.
 
-    Pipelines are in force for so many looks.
+    ``holds`` has the number of looks for which a pipeline is in force.
     """
 
     def __init__(self, left: list[int], *more: list[int], holds: dict[str, int] | None = None):
@@ -38,7 +38,7 @@ class _Scripted(Asked):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that have passed; a sleep lets them pass."""
+    """A clock in seconds that only sleeping advances."""
     now = [0.0]
 
     def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""``hush verify``: what it says of a deployment, and how it ends; the broker is in memory."""
+"""``hush verify``: findings about a deployment and exit codes; the broker is in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = ("verify", "--bootstrap", "nowhere:1", "--deployment", "test", "--wait",
 
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[World]:
-    """What the topics hold; the last one counts."""
+    """Contents of the topics; the last world is read."""
     worlds = [world()]
 
     class Reader:
@@ -99,7 +99,7 @@ def test_a_checkpoint_is_written_once_proved_and_held_against_the_next_time(
     assert code == 3 and "another one than when this was proved" in out
     assert file.read_text() == before
     code, out, err = typed(*WORDS, "--checkpoint", "absent/seen.json")
-    assert code == 2 and "no folder absent" in err and not out  # before anything is read
+    assert code == 2 and "no folder absent" in err and not out  # refused before any topic is read
     file.write_text("{}")
     code, _, err = typed(*WORDS, "--checkpoint", str(file))
     assert code == 2 and "seen.json: not what" in err

@@ -1,4 +1,4 @@
-"""`hush watch` as a person and a script start it: in a terminal, and in a file of text."""
+"""`hush watch` in a terminal, and with its output in a file."""
 
 from __future__ import annotations
 

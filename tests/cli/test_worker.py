@@ -33,7 +33,7 @@ def test_a_signal_while_processes_are_started_stops_those_that_were(monkeypatch,
 
         def __init__(self, *_: Any, **__: Any) -> None:
             started.append(self)
-            signal.raise_signal(signal.SIGTERM)  # before anybody knows of this child
+            signal.raise_signal(signal.SIGTERM)  # before the parent knows this child
 
         def poll(self) -> int | None:
             return self.returncode

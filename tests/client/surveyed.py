@@ -1,4 +1,4 @@
-"""A survey, its users and a store, as tests of the client use them."""
+"""A survey, its users and a store, for tests of the client."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def store(tmp_path: Path) -> Iterator[ReportStore]:
 
 
 def asked(number: int, epsilon: Fraction = Fraction(1)) -> Survey:
-    """One of many surveys that differ in nothing but the salt."""
+    """One of many surveys that differ only in the salt."""
     return Survey(epsilon, Fraction(100), f"salt {number}", buckets=32, levels=16)
 
 
 def answers(store: ReportStore, surveys: int, user: str = "alice") -> int:
-    """How many of so many salted surveys get a report of one value."""
+    """How many of ``surveys`` salted surveys get a report of the same value."""
     made = 0
     for number in range(surveys):
         try:

@@ -151,12 +151,12 @@ def test_outputs_stay_within_fixed_bounds(epsilon: Fraction) -> None:
     assert fine[0] == -fine[-1] and max(map(abs, fine)) == fine[-1]
     root = math.exp(epsilon / 2)
     assert decoded[-1] == -decoded[-2] == made.two_point.reach
-    if epsilon <= 5:  # one bucket is the narrowest window there is
+    if epsilon <= 5:  # one bucket is the narrowest possible window
         assert float(fine[-1]) == pytest.approx((root + 1) / (root - 1), rel=0.05)
 
 
 def enumerated(channel: Window | TwoPoint, level: int) -> list[int]:
-    """How many of the uniform integers lead to each output."""
+    """Number of uniform integers that lead to each output."""
     counts = [0] * channel.outputs
     for place in range(channel.total):
         counts[channel.draw(level, lambda n, place=place: place)] += 1
@@ -185,7 +185,7 @@ def test_hybrid_draws_follow_the_weights_exactly() -> None:
 
 @given(st.fractions(0, 50))
 def test_random_rounding_has_the_exact_mean_to_half_a_part(exact: Fraction) -> None:
-    """The draws that round up are counted by halving: there are 2^64."""
+    """Bisection counts the draws that round up, of 2^64."""
     asked: list[int] = []
 
     def rounded(drawn: int) -> int:
@@ -216,7 +216,7 @@ VALUES = [
 
 @pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(2)])
 def test_every_value_draws_the_same(monkeypatch: pytest.MonkeyPatch, epsilon: Fraction) -> None:
-    """The same ranges in the same order, and as many bits, for any value and either answer."""
+    """Ranges, their order and numbers of bits are the same for all values and both answers."""
     survey = Survey(epsilon, Fraction(100), "s", buckets=32, levels=16)
     for share in (Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(999, 1000)):
         patterns = {tuple(drawn(monkeypatch, survey, value, share)) for value in VALUES}
@@ -226,7 +226,7 @@ def test_every_value_draws_the_same(monkeypatch: pytest.MonkeyPatch, epsilon: Fr
 def drawn(
     monkeypatch: pytest.MonkeyPatch, survey: Survey, value: object, share: Fraction
 ) -> list[object]:
-    """The ranges asked for, then the bits drawn, where each draw is ``share`` of its range."""
+    """Ranges asked for, then bits drawn, if each draw is ``share`` of its range."""
     asked: list[object] = []
 
     def uniform(n: int) -> int:

@@ -1,4 +1,4 @@
-"""Reports that leave a device: the same bytes for ever, whatever happens to it."""
+"""Reports that leave a device: always the same bytes, whatever happens to the device."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ def test_a_user_has_so_many_reports_and_no_more(store: ReportStore) -> None:
         client.report(VALUED, 3, 40, 5)
     assert [client.report(VALUED, slot, 40, 5) for slot in range(3)] == sent
     assert store.spent(VALUED) == Fraction(3, 2)
-    client.report(user_of(RANGE), 3, 40)  # somebody else is not affected
+    client.report(user_of(RANGE), 3, 40)  # another user is not affected
 
 
 def test_every_period_has_reports_of_its_own(store: ReportStore) -> None:
-    """A survey may go on for ever; what a user pays in one period stays the same."""
+    """A survey may run for ever, and a user's cost in one period stays the same."""
     survey = Survey(Fraction(1, 2), Fraction(100), "s", reports=2, period=7)
     client, user = Client(survey, store), user_of(VALUE, survey)
     for slot in (6, 0, 7, 13):
@@ -165,7 +165,7 @@ def test_hostile_values_never_leave_the_table(value: object, theta: int) -> None
 
 @pytest.mark.parametrize("far,edge", [(-1e300, 0), (1e300, 100), (100.0001, 100), (-0.1, 0)])
 def test_values_are_clipped_on_both_sides(far: float, edge: int) -> None:
-    """With the randomness fixed, a value out of range is answered as the edge is."""
+    """With fixed randomness, a value out of range gets the answer of the range's end."""
     for place in range(0, 1 << 24, 1 << 20):
 
         def fixed(n: int, place: int = place) -> int:
@@ -193,7 +193,7 @@ print(sorted(foreign - {{"__main__", "hushstream_client"}}))
 
 
 def test_the_client_runs_alone_on_the_standard_library() -> None:
-    """Without site-packages: nothing but Python, and certainly no broker's client."""
+    """Without site-packages, so without any other library."""
     script = ALONE.format(folder=str(FOLDER), survey=SURVEY.to_json())
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script],

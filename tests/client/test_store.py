@@ -1,4 +1,4 @@
-"""The store of reports: a budget over all surveys and days, whatever the clock says."""
+"""The store of reports: one budget over all surveys and days, whatever the clock shows."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_spending_adds_up_over_surveys(store: ReportStore) -> None:
 
 
 def test_salted_surveys_draw_no_more_than_the_budget(tmp_path: Path) -> None:
-    """One value asked for 200 times, each time by a survey that the device has never seen."""
+    """200 surveys that the device has never seen ask for the same value."""
     path = tmp_path / "reports.db"
     with ReportStore(path, Budget(Fraction(8))) as store:
         assert answers(store, 200) == 8
         assert store.spent("alice") == 8 and store.left() == 0
     with ReportStore(path) as store:  # a restart changes nothing
-        assert answers(store, 200) == 8  # those that were made before, the same bytes
-        assert answers(store, 200, "also alice") == 0  # nor does another name
+        assert answers(store, 200) == 8  # the earlier reports again
+        assert answers(store, 200, "also alice") == 0  # another user name changes nothing either
         with pytest.raises(ReportError, match="8 is spent, this report would cost ε = 1/1000"):
             Client(asked(0, Fraction(1, 1000)), store).report("alice", 1, 40, 5)
 
@@ -74,7 +74,7 @@ def test_any_days_have_the_budget_whatever_the_clock_does(
             else:
                 made.append((latest, epsilon))
                 assert spent + epsilon <= 6
-            latest = max([when for when, _ in made], default=0)  # what the file remembers
+            latest = max([when for when, _ in made], default=0)  # the latest time in the file
     for end, _ in made:
         assert sum(cost for when, cost in made if end - 2 * 86_400 < when <= end) <= 6
 
@@ -165,6 +165,6 @@ def test_reports_of_a_file_without_budget_count_as_made_when_it_got_one(tmp_path
 
 
 def test_a_commit_waits_until_it_is_on_disk(tmp_path):
-    """EXTRA: the file and its directory entry; a device may lose power after any report."""
+    """EXTRA syncs file and directory entry; a device may lose power after any report."""
     with ReportStore(tmp_path / "reports", Budget(Fraction(1))) as store:
         assert store._db.execute("PRAGMA synchronous").fetchone() == (3,)

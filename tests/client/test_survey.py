@@ -1,4 +1,4 @@
-"""Surveys: thresholds of manifests, groups, text, and settings that mean nothing."""
+"""Surveys: thresholds of manifests, groups, text, and invalid settings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_threshold_is_for_the_slots_of_its_window() -> None:
     assert list(told.values()) == [None, 5, 5, None]
     for window in ({}, {"start": "x", "end": "y"}, {"start": 1, "end": 2}):  # type: ignore[dict-item]
         assert published_threshold(body | {"window": window}, SURVEY, first) is None
-    assert published_threshold(manifest(), SURVEY, first) is None  # of an unknown window
+    assert published_threshold(manifest(), SURVEY, first) is None  # an unknown window
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_groups_follow_share_and_salt() -> None:
     other = Survey(Fraction(1, 2), Fraction(100), "t")
     both = [user for user in ranged if other.group(user) == RANGE]
     assert len(both) < len(ranged) / 4
-    # salt and user cannot trade characters
+    # characters cannot move between salt and user
     survey_ab, survey_a = (Survey(Fraction(1), Fraction(1), salt) for salt in ("ab", "a"))
     assert {survey_ab.group(f"{i}") == survey_a.group(f"b{i}") for i in range(200)} == {True, False}
 

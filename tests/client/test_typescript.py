@@ -1,6 +1,6 @@
 """The TypeScript client: its own tests, and its reports as the aggregator reads them.
 
-Node runs TypeScript itself from 22.18 on; an older one needs the compiler, which npm installs.
+From 22.18 on Node runs TypeScript itself; older versions need the compiler, which npm installs.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ mechanism = { kind = "topl", salt = "Grüße", share = "1/2", buckets = 64, roun
 
 
 class Built(NamedTuple):
-    """The client in a folder of its own, ready to run."""
+    """The client in its own folder, ready to run."""
 
     folder: Path
-    ending: str  # of what Node runs
+    ending: str  # of the files that Node runs
 
     def run(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         command = ["node", *arguments]
@@ -123,7 +123,7 @@ def reported(
 
 
 def test_its_reports_are_accepted_and_counted(built: Built, tmp_path: Path) -> None:
-    """Through the pipeline's decoder, in both groups; a repeated request sends the same bytes."""
+    """The pipeline's decoder accepts both groups; a repeated request sends the same bytes."""
     config = loads(CONFIG, environ={})
     (source,) = compile_config(config).inputs
     survey = source.pipelines[0].mechanism.survey
@@ -133,7 +133,7 @@ def test_its_reports_are_accepted_and_counted(built: Built, tmp_path: Path) -> N
     first = reported(built, tmp_path / "a", survey, ranged, 1000)
     assert reported(built, tmp_path / "a", survey, ranged, 1000) == first
     theta = _theta(survey, simulate(config, first, "events", SECRET)[1].outs)
-    assert theta > STEP  # Piecewise or two points, which the device has to know
+    assert theta > STEP  # a channel other than Hybrid, which the device must know
     valued = requests(survey, late, VALUE, theta, 0)
     every = first + reported(built, tmp_path / "b", survey, valued, 1000)
     reports, engine = simulate(config, [*every, *first], "events", SECRET)

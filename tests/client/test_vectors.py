@@ -1,4 +1,4 @@
-"""The wire format does not change: the committed vectors are what the Python client computes."""
+"""The wire format does not change: the Python client computes the committed vectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_what_is_no_survey_is_refused() -> None:
 
 
 def test_digests_are_those_of_the_canonical_text() -> None:
-    """By the words of the specification, without the client."""
+    """Computed from the specification, without the client."""
     for one in COMMITTED["surveys"]:
         plain = json.loads(one["canonical"])
         assert json.dumps(plain, sort_keys=True, separators=(",", ":")) == one["canonical"]
@@ -36,7 +36,7 @@ def test_digests_are_those_of_the_canonical_text() -> None:
 
 
 def test_groups_are_those_of_the_hash() -> None:
-    """By the words of the specification, without the client."""
+    """Computed from the specification, without the client."""
     for one in COMMITTED["groups"]:
         survey = json.loads(COMMITTED["surveys"][one["survey"]]["canonical"])
         text = f"{len(survey['salt'])}:{survey['salt']}{one['user']}".encode()
@@ -72,7 +72,7 @@ def test_reports_are_read_by_the_aggregator_and_every_channel_speaks() -> None:
 
 
 def test_the_scale_of_octaves_is_that_of_the_specification() -> None:
-    """Bucket and step by logarithms, without the client; a value's own bucket is drawn with 0."""
+    """Bucket and step from logarithms, without the client; draw 0 gives the value's own bucket."""
     for survey in (one for one in made.surveys() if one.rounds == 2):
         steps = survey.buckets // 16
         for value in (0, 1e-9, 0.0004, 0.1, 0.9, 3, 4.7, float(survey.bound), 1e300):

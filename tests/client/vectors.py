@@ -2,8 +2,8 @@
 
     python -m tests.client.vectors > client/vectors.json
 
-writes them anew, which only a new version of the format may do: devices in the field go on sending
-what the committed file says.
+writes them again. Only a new version of the format may do this, because devices in the field keep
+sending what the committed file says.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ WINDOW = {"start": "2031-02-28T00:00:00Z", "end": "2031-03-01T00:00:00Z"}
 
 
 def surveys() -> list[Survey]:
-    """The surveys that the other vectors are about."""
+    """The surveys of the other vectors."""
     return [Survey.from_json(text) for text in PUBLISHED]
 
 
 def vectors() -> Vector:
-    """All of them, ready for JSON."""
+    """All vectors, ready for JSON."""
     return {
         "format": "hush.vectors/1",
         "exp_below": [_power(x) for x in ("0", "1/1000", "1/2", "1", "61/100", "8", "16")],
@@ -110,7 +110,7 @@ def _periods() -> Iterator[Vector]:
 
 
 def _draw(n: int) -> Vector:
-    """A draw that is refused twice where the range allows it, and then accepted."""
+    """A draw that is accepted after two refusals, if the range allows refusals."""
     bits = (n - 1).bit_length()
     words = [(1 << bits) - 1] * 2 if n < 1 << bits else []
     words.append(n - 1)
@@ -131,13 +131,13 @@ def _reports() -> Iterator[Vector]:
                 for theta in _told(survey, group):
                     seed += 1
                     yield _report(i, survey, user, value, theta, _numbers(seed))
-    # A value that lies between two multiples of 2^-64 levels: the even one, or the draw differs.
+    # A value between two multiples of 2^-64 levels must round to even, else the draw differs.
     user = next(u for u in map(str, range(9999)) if surveys()[3].group(u) == VALUE)
     yield _report(3, surveys()[3], user, 257 * 9 / 3 * 2.0**-83, 257, iter([4, 0, 0]))
 
 
 def _told(survey: Survey, group: int) -> Iterator[int | None]:
-    """What a group is told: a step in the middle, by each channel that there is."""
+    """Published steps for a group: one in the middle, with each possible channel."""
     channels = range(3) if survey.channel == "told" and group == VALUE else range(1)
     for channel in channels:
         yield None if group == RANGE else survey.buckets // 2 + 1 + channel * STEP
@@ -157,7 +157,7 @@ def _report(
 
 
 def _numbers(seed: int) -> Iterator[int]:
-    """Words of 128 bits that look random (a linear congruence, Knuth's constants)."""
+    """Pseudo-random words of 128 bits (a linear congruence with Knuth's constants)."""
     state = seed
     while True:
         word = 0
@@ -168,7 +168,7 @@ def _numbers(seed: int) -> Iterator[int]:
 
 
 def _scripted(drawn: list[Vector], numbers: Iterator[int]) -> Callable[[int], int]:
-    """Draws from ``numbers``, written down."""
+    """A function that draws from ``numbers`` and records its draws in ``drawn``."""
 
     def below(n: int) -> int:
         made = next(numbers) % n
@@ -213,7 +213,7 @@ def _thresholds() -> Iterator[Vector]:
 
 
 def refused(text: str) -> bool:
-    """Whether a text is no survey."""
+    """Whether the client refuses a text as a survey."""
     try:
         Survey.from_json(text)
     except ReportError:

@@ -1,4 +1,4 @@
-"""Alerting rules on series of numbers, by Prometheus's own tool: when each fires, and when not.
+"""Alerting rules on series of numbers, in Prometheus's own tool: when each fires, and when not.
 
 Covers: deploy/alerts.py
 """
@@ -38,19 +38,19 @@ ROOM = 'hush_state_free_bytes{instance="a"}'
 
 
 def delays(samples: int, quick: int) -> dict[str, str]:
-    """A histogram that gets one release a sample: within five seconds, or within five minutes."""
+    """A histogram with one release per sample, within five seconds or within five minutes."""
     name = 'hush_release_delay_seconds_bucket{pipeline="p",instance="a",le="%s"}'
     steps = {"5": quick, "60": quick, "300": 1, "+Inf": 1}
     return {name % le: f"0+{step}x{samples}" for le, step in steps.items()}
 
 
 def tried(name: str, wrong: bool) -> dict[str, Any]:
-    """One case as promtool reads it; a wrong one expects an alert too many."""
+    """One case for promtool; if ``wrong``, it expects one alert too many."""
     alert, series, at, wanted = CASES[name]
     unit = "h" if alert in DAYS else "m"
     firing = f'count(ALERTS{{alertname="{alert}",alertstate="firing"}}) or vector(0)'
     asked = {
-        "expr": f'label_replace({firing}, "case", "{name}", "", "")',  # a failure shows its name
+        "expr": f'label_replace({firing}, "case", "{name}", "", "")',  # a failure shows the name
         "eval_time": f"{at}{unit}",
         "exp_samples": [{"labels": f'{{case="{name}"}}', "value": wanted + wrong}],
     }
@@ -59,7 +59,7 @@ def tried(name: str, wrong: bool) -> dict[str, Any]:
 
 
 def judge(folder: Path, wrong: bool) -> str:
-    """Run all cases at once; what promtool says names those that failed."""
+    """Run all cases at once; promtool's output names the failed ones."""
     (folder / "rules.yml").write_text(text({"p": 3600.0}))
     files = []
     for unit, days in (("1m", False), ("1h", True)):

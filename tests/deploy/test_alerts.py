@@ -46,7 +46,7 @@ def test_the_file_says_what_the_rules_are(found):
 
 
 def overdue(found: dict[str, float]) -> dict[str, tuple[float, float]]:
-    """Limit and reach into the past of each pipeline, both in seconds."""
+    """Limit and look-back range of each pipeline, both in seconds."""
     (rule,) = (r for g in rules(found)["groups"] for r in g["rules"] if "Overdue" in r["alert"])
     parts = rule["expr"].removeprefix("(").partition(") unless ")[0].split(" or ")
     pattern = r'time\(\) - max by .*pipeline="(.+)"}\[(\d+)s\]\)\) > (\d+)'

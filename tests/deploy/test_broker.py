@@ -105,10 +105,10 @@ def test_wrong_settings_end_with_the_log(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_port_that_somebody_takes_before_it_is_used_is_chosen_anew(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever listens there is not taken for the broker, either."""
+    """Also, another listener at the port is not taken for the broker."""
     assert serves(broker.bootstrap) and not serves(broker.bootstrap, cluster="another")
     ports = iter([broker.port])
-    monkeypatch.setattr(module, "port_is_free", lambda port: True)  # it was, a moment ago
+    monkeypatch.setattr(module, "port_is_free", lambda port: True)  # as it was a moment ago
     monkeypatch.setattr(module, "free_port", lambda: next(ports, None) or free_port())
     with Broker(quiet=True) as other:
         assert other.port != broker.port and other.status == "running"

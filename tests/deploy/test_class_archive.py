@@ -1,4 +1,4 @@
-"""The archive of classes: a broker starts with it, and without it, and with another's.
+"""The archive of classes: a broker starts with it, without it, and with a foreign one.
 
 Covers: deploy/many_brokers.py
 """
@@ -20,7 +20,7 @@ from hushstream.errors import BrokerError
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test's own, in which Kafka need not be fetched again."""
+    """A separate cache for the test, which already has Kafka."""
     jars = fetch(quiet=True)
     monkeypatch.setattr(module, "fetch", lambda **_: jars)
     monkeypatch.setenv("HUSH_CACHE", str(tmp_path))

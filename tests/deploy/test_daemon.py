@@ -1,4 +1,4 @@
-"""`hush broker`: start, status and stop of a broker that runs on its own."""
+"""`hush broker`: start, status and stop of a detached broker."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_start_that_is_cut_short_leaves_no_server(folder: Path, number: signal
         start = subprocess.Popen([*command, "--port", str(free_port())])
         assert _soon(lambda: bool(_servers(folder)))
         start.send_signal(number)
-        if start.wait(150) == 0:  # it had come to its end before
+        if start.wait(150) == 0:  # it had already finished
             assert daemon.stop(folder)
             continue
         assert start.returncode == -number
@@ -93,7 +93,7 @@ def test_a_start_that_is_cut_short_leaves_no_server(folder: Path, number: signal
 
 
 def _servers(folder: Path) -> list[int]:
-    """Processes, other than the formatting of the folder, that serve it."""
+    """Kafka servers of the folder, without the process that formats it."""
     found = psutil.process_iter(["pid", "cmdline"])
     lines = {p.info["pid"]: " ".join(p.info["cmdline"] or ()) for p in found}
     return [pid for pid, line in lines.items() if "kafka.Kafka " in line and str(folder) in line]

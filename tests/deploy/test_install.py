@@ -1,4 +1,4 @@
-"""Installation of a lock file: uv is tried first, and pip does what uv cannot."""
+"""Installation of a lock file: uv is tried first, then pip."""
 
 from __future__ import annotations
 

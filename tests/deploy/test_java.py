@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when none will do."""
+"""The choice of a Java, and the words if none is suitable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifests and the chart for Kubernetes: valid, confined, and the same where both say it.
+"""The manifests and the chart for Kubernetes: valid, confined, and consistent.
 
 A real `helm` lints and renders the chart where it is installed or was built by `make cluster`.
 """
@@ -64,7 +64,7 @@ def _helm(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def rendered(folder: Path, values: dict[str, Any]) -> str:
-    """What the chart becomes with some values."""
+    """The chart rendered with some values."""
     (folder / "values.yaml").write_text(yaml.safe_dump(values))
     done = _helm("template", "hush", str(CHART), "--kube-version", VERSION,
                  "-f", str(folder / "values.yaml"))  # fmt: skip
@@ -73,7 +73,7 @@ def rendered(folder: Path, values: dict[str, Any]) -> str:
 
 
 def parts(text: str) -> dict[str, dict[str, Any]]:
-    """Resources by kind; there is one of each, but for secrets that are made elsewhere."""
+    """Resources by kind; there is one of each, except external secrets."""
     found = [part for part in yaml.safe_load_all(text) if part]
     single = [part["kind"] for part in found if part["kind"] != "ExternalSecret"]
     assert len(set(single)) == len(single)
@@ -81,7 +81,7 @@ def parts(text: str) -> dict[str, dict[str, Any]]:
 
 
 def valid(text: str) -> Iterator[str]:
-    """Check resources against Kubernetes's own schemas; yield kinds that have none there."""
+    """Check resources against Kubernetes's own schemas; yield kinds without a schema."""
     checker = pytest.importorskip("kubernetes_validate")
     for part in parts(text).values():
         try:
@@ -91,7 +91,7 @@ def valid(text: str) -> Iterator[str]:
 
 
 def confined(pod: dict[str, Any]) -> dict[str, Any]:
-    """Check the rights of a pod, and that what it mounts exists; return its container."""
+    """Check the rights and mounts of a pod; return its container."""
     (container,) = pod["containers"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["automountServiceAccountToken"] is False
@@ -114,7 +114,7 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
 
 
 def agreed(text: str) -> dict[str, dict[str, Any]]:
-    """Check what must hold of every rendering; return its parts."""
+    """Check the properties of every rendering; return its parts."""
     found = parts(text)
     spec = found["StatefulSet"]["spec"]
     pod = spec["template"]["spec"]
@@ -173,7 +173,7 @@ def test_the_chart_has_no_faults() -> None:
 @needs_helm
 def test_a_secured_deployment(tmp_path: Path) -> None:
     text = rendered(tmp_path, SECURED)
-    assert set(valid(text)) == {"PodMonitor", "ExternalSecret"}  # of operators: no schema here
+    assert set(valid(text)) == {"PodMonitor", "ExternalSecret"}  # operators define these kinds
     found = agreed(text)
     (worker,) = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     config = load(ROOT / "deploy" / "compose" / "hush.toml", environ=environment(worker))
@@ -195,7 +195,7 @@ def test_a_secured_deployment(tmp_path: Path) -> None:
         "hush-noise-key": "k", "hush-signing": "s"
     }  # fmt: skip
     properties = {one["remoteRef"]["property"] for one in made.values()}
-    assert len(properties) == 2  # of one entry of the store: the keys must differ
+    assert len(properties) == 2  # both are in one entry of the store, so the keys must differ
     egress = found["NetworkPolicy"]["spec"]["egress"]
     assert egress[1]["ports"] == [{"port": 9093}] and egress[1]["to"] and len(egress) == 3
 
@@ -213,7 +213,7 @@ def test_a_signed_deployment_reads_its_key_from_a_secret(tmp_path: Path) -> None
         assert secret["secretName"] == "ours"
         assert secret["items"] == [{"key": "hex", "path": place.name}]
     plain = rendered(tmp_path, {})
-    assert "SIGNING" not in plain and "signing" not in plain  # of one that began without a key
+    assert "SIGNING" not in plain and "signing" not in plain  # a deployment may begin without a key
 
 
 @needs_helm
@@ -224,10 +224,10 @@ def test_each_worker_waits_for_a_ratchet_in_its_own_volume(tmp_path: Path) -> No
     secret = load(ROOT / "deploy" / "compose" / "hush.toml", environ=environment(worker)).secret
     (tables,) = waiting["volumeMounts"]
     assert tables in worker["volumeMounts"]
-    assert tables["name"] == "tables"  # which `agreed` knows as a claim: of each worker, to stay
+    assert tables["name"] == "tables"  # `agreed` checks that it is a persistent claim per worker
     for file in (secret.ratchet_file, secret.escrow_file):
         assert file.startswith(f"{tables['mountPath']}/ratchet/")
-    # The script itself, in a folder in place of the volume.
+    # Run the script itself, with a folder in place of the volume.
     shell, flag, script = waiting["command"]
     words = [shell, flag, script.replace("/data/", f"{tmp_path}/").replace("sleep 5", "sleep 0.1")]
     running = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
@@ -238,7 +238,7 @@ def test_each_worker_waits_for_a_ratchet_in_its_own_volume(tmp_path: Path) -> No
     file.write_text("x")
     assert running.wait(20) == 0
     running.stdout.close()
-    job = found["Job"]["spec"]["template"]["spec"]  # which needs the public name alone
+    job = found["Job"]["spec"]["template"]["spec"]  # it needs only the public name
     assert "initContainers" not in job
     assert "HUSH_SECRET__RATCHET_FILE" not in environment(job["containers"][0])
 

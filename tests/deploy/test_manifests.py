@@ -1,4 +1,4 @@
-"""Compose, Prometheus, Grafana and Kubernetes files: they parse, agree, and ask for what exists.
+"""Compose, Prometheus, Grafana and Kubernetes files: they parse, agree, and name what exists.
 
 Covers: deploy/dashboards.py
 """
@@ -34,7 +34,7 @@ def _yaml(path: Path) -> Any:
 
 
 def _names(registry: CollectorRegistry) -> set[str]:
-    """Names of series that a scrape of a registry can give."""
+    """Names of series that a scrape of a registry can contain."""
     suffixes = {
         "counter": ["_total"],
         "histogram": ["_bucket", "_sum", "_count"],
@@ -118,7 +118,7 @@ def test_panels_of_metrics_lie_side_by_side(name: str) -> None:
         for y in range(at["y"], at["y"] + at["h"])
     ]
     bottom = max(y for _, y in covered) + 1
-    assert len(covered) == len(set(covered)) == 24 * bottom  # no overlap, and no hole
+    assert len(covered) == len(set(covered)) == 24 * bottom  # no overlap, no gap
     source = _yaml(DEPLOY / "grafana/provisioning/datasources/prometheus.yaml")["datasources"][0]
     variable = board["templating"]["list"][0]
     assert variable["name"] == "DS_PROMETHEUS"
@@ -126,7 +126,7 @@ def test_panels_of_metrics_lie_side_by_side(name: str) -> None:
 
 
 def lost(given: Any, kept: Any, place: str = "") -> Iterator[str]:
-    """Places of what a model of something did not keep."""
+    """Paths of values that a model did not keep."""
     if isinstance(given, dict):
         for name, inner in given.items():
             found = isinstance(kept, dict) and name in kept
@@ -142,7 +142,7 @@ def lost(given: Any, kept: Any, place: str = "") -> Iterator[str]:
 
 
 def as_grafana_reads(board: dict[str, Any]) -> Any:
-    """A dashboard as the types that Grafana generates from its own schema keep it."""
+    """A dashboard after a round trip through the types that Grafana generates from its schema."""
     model = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
     plugins = importlib.import_module("grafana_foundation_sdk.cog.plugins")
     encoder = importlib.import_module("grafana_foundation_sdk.cog.encoder")
@@ -158,7 +158,7 @@ def test_dashboards_say_nothing_that_grafana_does_not_know(name: str) -> None:
     board["panels"][0]["options"]["header"] = True
     board["refreshes"] = "15s"
     wrong = [".panels[0].options.header", ".panels[1].fieldConfig.defaults.units", ".refreshes"]
-    if name != "values.json":  # another plugin's queries are kept as they are
+    if name != "values.json":  # queries of another plugin are not modelled
         board["panels"][0]["targets"][0]["expression"] = "up"
         wrong.append(".panels[0].targets[0].expression")
     assert sorted(lost(board, as_grafana_reads(board))) == sorted(wrong)
@@ -193,9 +193,9 @@ def test_workers_of_compose_can_be_scaled_and_read_their_key_from_a_file() -> No
     worker = compose["services"]["worker"]
     (port,) = worker["ports"]
     first, last = map(int, port.split(":")[1].split("-"))
-    assert last - first >= 9  # a fixed port could be taken only once
+    assert last - first >= 9  # a fixed port would allow only one worker
     assert "container_name" not in worker and "hostname" not in worker
-    assert worker["volumes"][0] == "/data"  # without a name: a volume for each worker
+    assert worker["volumes"][0] == "/data"  # an anonymous volume, one for each worker
     assert float(worker["stop_grace_period"].rstrip("s")) > LEAVE_SECONDS
     for name in ("worker", "topics"):
         service = compose["services"][name]
@@ -205,7 +205,7 @@ def test_workers_of_compose_can_be_scaled_and_read_their_key_from_a_file() -> No
             assert variable not in service["environment"]
             assert service["environment"][f"{variable}_FILE"] == f"/run/secrets/{secret}"
             assert set(compose["secrets"][secret]) == {"file"}
-        assert service["group_add"]  # a key that only its owner reads is not the image's user's
+        assert service["group_add"]  # the image's user does not own the key file
 
 
 def test_workers_of_compose_share_a_ratchet_that_they_can_write_and_that_stays() -> None:
@@ -213,11 +213,11 @@ def test_workers_of_compose_share_a_ratchet_that_they_can_write_and_that_stays()
     worker = compose["services"]["worker"]
     places = dict(v.split(":") for v in worker["volumes"] if ":" in v)  # none is read-only
     (volume,) = (name for name, place in places.items() if place == "/ratchet")
-    assert volume in compose["volumes"]  # a name: what `docker compose down` leaves there
+    assert volume in compose["volumes"]  # a named volume survives `docker compose down`
     config = load(DEPLOY / "compose" / "hush.toml", environ=worker["environment"])
     for file in (config.secret.ratchet_file, config.secret.escrow_file):
-        assert Path(file).parent == Path("/ratchet")  # of a folder: the file is replaced
-    # A new volume takes the owner of the image's folder; without one it would be root's.
+        assert Path(file).parent == Path("/ratchet")  # a folder, because the file is replaced
+    # A new volume takes the owner of the image's folder; without that folder, root would own it.
     image = (DEPLOY / "Dockerfile").read_text("utf-8")
     assert re.search(r"install -d -m 0700 -o 10001 -g 10001 .*/ratchet", image)
     assert "/ratchet" not in re.findall(r"^VOLUME (.*)$", image, re.MULTILINE)
@@ -240,7 +240,7 @@ def test_prometheus_scrapes_both_sets_where_they_are_served() -> None:
     jobs = _yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
     engine = load(DEPLOY / "compose" / "hush.toml", environ={}).engine
     found = {job["metrics_path"]: job["dns_sd_configs"][0] for job in jobs}
-    # By name, and not by address: there may be several workers.
+    # By name, not by address, because there may be several workers.
     assert {(path, *one["names"], one["type"], one["port"]) for path, one in found.items()} == {
         ("/metrics", "worker", "A", engine.public_port),
         ("/internal/metrics", "worker", "A", engine.operator_port),
@@ -271,7 +271,7 @@ def test_the_unit_for_systemd_starts_a_worker_and_restarts_it_where_that_helps()
     assert parser.params["log_format"] == "json"
     rest = words[words.index("worker") + 1 :]
     given = worker.make_context("worker", rest).params
-    assert given["processes"] == 1  # `--processes` does not pass the watchdog on
+    assert given["processes"] == 1  # `--processes` does not forward the watchdog
     assert given["member"] == "host-1" and given["path"] == "/etc/hushstream/hush.toml"
     assert given["settings"] == ("engine.data_dir=/var/lib/hushstream",)
     environ = dict(v.split("=", 1) for name, _, v in lines if name == "Environment")

@@ -1,4 +1,4 @@
-"""Children die with their parent, by the kernel or by a pipe, and are told apart by command."""
+"""Children die with their parent, by the kernel or by a pipe, and commands identify them."""
 
 from __future__ import annotations
 

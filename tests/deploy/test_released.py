@@ -1,4 +1,4 @@
-"""The dashboard of released values asks `hush live` for what that serves.
+"""The dashboard of released values asks `hush live` only for what it serves.
 
 Covers: deploy/released.py
 """
@@ -92,12 +92,12 @@ def test_no_more_rows_are_asked_for_than_are_served() -> None:
 
 
 def test_the_data_source_reaches_the_live_page_and_nothing_else() -> None:
-    """A viewer may send queries of their own, and a worker's operator port is near."""
+    """A viewer may send arbitrary queries, and a worker's operator port is in reach."""
     (source,) = yaml.safe_load((SOURCES / "live.yaml").read_text("utf-8"))["datasources"]
     live = COMPOSE["live"]
     port = live["command"][live["command"].index("--port") + 1]
     assert source["url"] == f"http://live:{port}"
-    # The plugin compares beginnings: without the slash, "http://live:8437@worker" would pass.
+    # The plugin compares prefixes: without the slash, "http://live:8437@worker" would pass.
     assert source["jsonData"] == {"allowedHosts": [f"http://live:{port}/"]}
     current = VARIABLES["DS_HUSH"]["current"]
     assert (source["uid"], source["type"]) == (current["value"], PLUGIN)

@@ -1,4 +1,4 @@
-"""Settings of the local node: loopback only, ports out of the way of outgoing connections."""
+"""Settings of the local node: only loopback, and ports outside the range of outgoing ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats: one entry for each that a configuration may name, and all that it brings."""
+"""Formats: one entry for each that a configuration may name, with all its parts."""
 
 from __future__ import annotations
 

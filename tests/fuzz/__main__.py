@@ -1,4 +1,4 @@
-"""Run targets for a time, each in a process of its own; the last line is JSON.
+"""Run targets for a time, each in its own process; the last line is JSON.
 
 `python -m tests.fuzz --minutes 10` runs all, `--target NAME` one, `--case N` a single case again.
 """
@@ -29,11 +29,11 @@ MANY = 1 << 60
 def child(
     name: str, seed: int, seconds: float, only: int | None, progress: int, most: int = MANY
 ) -> dict[str, Any]:
-    """Cases of one target until the time is over; the number of each is written down before it."""
+    """Run cases of one target until the time is over; write the number of each before it runs."""
     from .targets import TARGETS
 
     target = TARGETS[name]()
-    for data in target.corpus:  # what is real must pass, or nothing is tested
+    for data in target.corpus:  # real input must pass, else nothing is tested
         target.run(data)
     held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
     resource.setrlimit(resource.RLIMIT_AS, (held + ROOM, held + ROOM))
@@ -61,7 +61,7 @@ def child(
 def watched(
     name: str, seed: int, seconds: float, only: int | None = None, most: int = MANY
 ) -> dict[str, Any]:
-    """One target in a fork of this process; a crash or a hang is a failure that names its case."""
+    """Run one target in a fork; report a crash or a hang as a failure with its case."""
     with tempfile.TemporaryFile() as progress, tempfile.TemporaryFile() as said:
         progress.write(bytes(8))
         progress.flush()
@@ -88,7 +88,7 @@ def watched(
 
 
 def _forked(answer: int, *asked: Any) -> NoReturn:
-    """Write what came of a target to a pipe, and end without what the first process has to do."""
+    """Write a target's result to a pipe, and end without the parent's exit handlers."""
     code = 1
     try:
         with open(answer, "wb") as file:

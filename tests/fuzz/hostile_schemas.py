@@ -1,4 +1,4 @@
-"""Schemas that no honest writer registers: deep, wide, long, circular, full of large numbers."""
+"""Schemas that no honest writer would register: deep, wide, long, circular, with large numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HUGE = (*NUMBERS, 1 << 64, 1 << 70, 10**400)
 
 
 def hostile(draw: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """A mutant of a real schema, or one that is built to cost much; never above what is read."""
+    """A mutant of a real schema, or a schema built to be costly; at most as long as is read."""
     if draw.random() < 0.7:
         return mutant(draw, corpus)[:MAX_TEXT]
     built = draw.choice(_WAYS)(draw, draw.choice((3, 40, 130, 400, 3_000, 20_000)))
@@ -24,7 +24,7 @@ def hostile(draw: random.Random, corpus: Sequence[bytes]) -> bytes:
 
 
 def nested(number: int, kind: str = "array", inner: str = '"int"') -> str:
-    """An Avro record whose field `user` has types within types."""
+    """An Avro record whose field `user` has nested types."""
     key = "values" if kind == "map" else "items"
     if kind == "union":
         return record('"user"', "[" * number + inner + "]" * number)
@@ -33,12 +33,12 @@ def nested(number: int, kind: str = "array", inner: str = '"int"') -> str:
 
 
 def record(name: str, kind: str, before: str = "") -> str:
-    """An Avro record with one field, after others."""
+    """An Avro record with one field, after the fields ``before``."""
     return f'{{"type":"record","name":"E","fields":[{before}{{"name":{name},"type":{kind}}}]}}'
 
 
 def chain(number: int) -> str:
-    """Avro records each of which has the one before it: no depth in the text, but in the types."""
+    """Avro records, each of which contains the previous one: deep types in a flat text."""
     inner = '{"type":"record","name":"R0","fields":[{"name":"a","type":"int"}]}'
     fields = [f'{{"name":"f0","type":{inner}}},']
     for n in range(1, number):
@@ -48,7 +48,7 @@ def chain(number: int) -> str:
 
 
 def product(number: int) -> str:
-    """Avro unions of one record again and again, on each level of the path `t.x`."""
+    """Avro unions that repeat one record, on each level of the path `t.x`."""
     leaf = '{"type":"record","name":"S","fields":[{"name":"q","type":"int"}]}'
     many = ",".join(['"S"'] * number)
     middle = f'{{"type":"record","name":"R","fields":[{{"name":"x","type":[{many}]}}]}}'
@@ -65,7 +65,7 @@ def names(number: int) -> str:
 
 
 def numbers(draw: random.Random, number: int) -> str:
-    """An Avro type with a size or symbols that are none."""
+    """An Avro type with an invalid size or invalid symbols."""
     size, large = draw.choice(HUGE), "9" * number
     fixed = f'{{"type":"fixed","name":"F","size":{draw.choice((size, large))}}}'
     enum = f'{{"type":"enum","name":"C","symbols":[{size}, [[]], "{large}"]}}'
@@ -73,7 +73,7 @@ def numbers(draw: random.Random, number: int) -> str:
 
 
 def fields(draw: random.Random, number: int) -> str:
-    """A Protobuf message with many fields: of one group, of one name, in a deep package."""
+    """A Protobuf message with many fields: in one oneof, with one name, or in a deep package."""
     name = draw.choice(("a{n}", "user", "b"))
     kind = draw.choice(("int32", "string", "E", "a.b.C"))
     many = "".join(f"{kind} {name.format(n=n)} = {n + 1};" for n in range(number))
@@ -88,7 +88,7 @@ def within(number: int) -> str:
 
 
 def descriptor(draw: random.Random, number: int) -> str:
-    """A file descriptor: deep, or with a number that does not end."""
+    """A file descriptor: deep, or with an endless number."""
     if draw.random() < 0.5:
         return base64.b64encode(b"\x80" * number).decode()
     data = descriptor_pb2.DescriptorProto(name="E").SerializeToString()
@@ -107,7 +107,7 @@ def _size(number: int) -> bytes:
 
 
 def quotes(number: int) -> str:
-    """Texts that do not end, of nothing but quotes."""
+    """Unterminated texts that consist of quotes."""
     return '"' + '\\"' * number
 
 

@@ -21,7 +21,7 @@ _WORD = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d[\w.+-]*|true|false|null|[A-Za-z_]+'
 
 
 def mutant(draw: random.Random, corpus: Sequence[bytes]) -> bytes:
-    """One to four changes of a random input; sometimes none is left of it."""
+    """A random input after one to four changes; sometimes nothing is left."""
     data = bytearray(draw.choice(corpus))
     for _ in range(draw.randint(1, 4)):
         data = bytearray(draw.choice(_WAYS)(draw, data, corpus))
@@ -29,7 +29,7 @@ def mutant(draw: random.Random, corpus: Sequence[bytes]) -> bytes:
 
 
 def flipped(draw: random.Random, data: bytearray, corpus: Sequence[bytes] = ()) -> bytes:
-    """One bit."""
+    """The data with one bit flipped."""
     if data:
         data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
     return bytes(data)

@@ -122,7 +122,7 @@ def framed(encoding: str) -> Target:
 
 
 def schemas() -> Target:
-    """Schemas, as a registry hands them out: records are read by them, or are dead letters."""
+    """Schemas from a registry: they read records, or make them dead letters."""
     corpus = [AVRO.encode(), PROTO.encode(), b"x" + AVRO.encode(), chain(9).encode()]
     fields = InputFields("t", "epoch_us", "UTC", ("user",))
     mechanism = deployment().pipelines[0].mechanism
@@ -146,7 +146,7 @@ def schemas() -> Target:
             with suppress(NoProgram):
                 proto_program(message, {"user": 0, "a": 1})
         for decoder, real, encoding in zip(decoders, values, ("AVRO", "PROTOBUF"), strict=True):
-            # Zeros and ones go deep into any schema.
+            # Zeros and ones parse deep into any schema.
             every = [*real, b"\0\0\0\0\1" + bytes(300), b"\0\0\0\0" + b"\1" * 300]
             log = [RawRecord(n, 0, None, value) for n, value in enumerate(every)]
             decoded = decoder.decode(log, {1: Pinned(Schema(encoding, text), 0)})

@@ -68,7 +68,7 @@ def arrow() -> list[bytes]:
 
 
 def damaged_frames() -> Target:
-    """Frames with flipped bits: every one is noticed."""
+    """Frames with flipped bits: every one is detected."""
     known = set(arrow())
 
     def run(frame: bytes) -> None:
@@ -91,7 +91,7 @@ def _flips(draw: random.Random, corpus: list[bytes]) -> bytes:
 
 
 def forged_frames() -> Target:
-    """Frames with flipped bits under a right checksum: refused, or read within their own bytes."""
+    """Frames with flipped bits and a correct checksum: refused, or read within their bytes."""
 
     def run(body: bytes) -> None:
         taken = frames.decode(body + b"hsh1" + zlib.crc32(body).to_bytes(4, "big"))

@@ -40,7 +40,7 @@ def toml() -> Target:
 
 
 def statements() -> Target:
-    """Statements as people write them, damaged: settings, or words on what is wrong."""
+    """Damaged statements: settings, or words on what is wrong."""
     path = Path(__file__).parents[1] / "topics" / "sql" / "statements.toml"
     listed = tomllib.loads(path.read_text("utf-8"))["statement"]
     source = QuerySource("orders", "shop-orders", ("user",), "created")
@@ -49,7 +49,7 @@ def statements() -> Target:
         read_query(data.decode("utf-8", "replace"), [source])
 
     def mutate(draw: random.Random, corpus: list[bytes]) -> bytes:
-        """Damaged bytes, or words of two statements in another order."""
+        """Damaged bytes, or shuffled words of two statements."""
         if draw.random() < 0.3:
             return mutant(draw, corpus)
         words = [word for _ in "ab" for word in _SQL.findall(draw.choice(every))]
@@ -67,7 +67,7 @@ _SQL = re.compile(rb"'[^']*'|\w+|\S")
 
 
 def regions() -> Target:
-    """Regions as GeoJSON: a `Region`, or a problem with its place."""
+    """Regions as GeoJSON: a `Region`, or a problem with its location."""
     ring = [[0, 0], [1, 0], [1, 1], [0, 0]]
     shapes = [
         {"type": "Polygon", "coordinates": [ring]},

@@ -51,9 +51,9 @@ NAME = b"8 bytes!"
 
 
 def batches() -> Target:
-    """Fetched batches with header names of any bytes: every record comes with its value.
+    """Fetched batches with header names of any bytes: every record keeps its value.
 
-    A broker passes on whole records alone, and aiokafka checks the CRC before it reads one.
+    A broker passes on only whole records, and aiokafka checks the CRC before it reads one.
     """
 
     def whole(names: bytes) -> bytes:
@@ -85,7 +85,7 @@ def batches() -> Target:
 
 
 def torn_batches() -> Target:
-    """What a broken disk or line makes of a batch is noticed by its CRC, never read."""
+    """Batches damaged by a disk or a line: their CRC fails, and they are never read."""
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 1 << 20)
     for place in range(4):
         builder.append(place, 1, b"key", b"value" * place, [("h", b"v")] * place)
@@ -99,11 +99,11 @@ def torn_batches() -> Target:
                 return
             assert len(list(batch)) == 4
 
-    return Target([whole], run, (KafkaError, SystemError))  # aiokafka's words for a torn record
+    return Target([whole], run, (KafkaError, SystemError))  # aiokafka's errors for a torn record
 
 
 def requests() -> Target:
-    """Trigger requests: nothing fires that is not due, nothing stops the clock."""
+    """Trigger requests: nothing fires unless it is due, and nothing stops the clock."""
     made = deployment()
     (p,) = made.pipelines
     corpus = [
@@ -121,7 +121,7 @@ def requests() -> Target:
 
 
 def ledger() -> Target:
-    """Records of the ledger, as `verify` and `worker` read them: raw, or next in the chain."""
+    """Records of the ledger, as `verify` and `worker` read them: raw, or chained."""
     charge = {"pipeline": "p", "epoch": 0, "epsilon": "1/3", "delta": "0", "config_hash": "x",
               "mu2": "1/9", "pure_epsilon": "0", "coupling_delta": "0"}  # fmt: skip
     bodies = {"pipeline": {"pipeline": "p", "number": 0}, "charge": charge,
@@ -136,7 +136,7 @@ def ledger() -> Target:
             kind, body = msgspec.json.decode(value, type=tuple[str, dict[str, Any]])
             value = read.next(kind, ORIGIN, body).encode()
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            pass  # as it is
+            pass  # unchanged
         read.take(value)
         totals(read, ["p"])
 
@@ -170,7 +170,7 @@ def selected() -> Target:
 
 
 def releases() -> Target:
-    """Rows and manifests as readers decode them, and the table that is made of them."""
+    """Rows and manifests as readers decode them, and the table of them."""
     made = deployment(more='public_keys = ["a"]')
     (p,) = made.pipelines
     ran = engine(made, [[event(0, "u", "a")]], [start(p), trigger(p, 1, [1])])
@@ -192,7 +192,7 @@ def releases() -> Target:
 
 
 def coded() -> Target:
-    """Released records in the wire format of a registry, and what readers are told of them."""
+    """Released records in the wire format of a registry, and their announced schemas."""
     known: dict[int, Described] = {}
     corpus: list[bytes] = []
     for number, (encoding, kinds) in enumerate(
@@ -221,13 +221,13 @@ def coded() -> Target:
 
 
 def markers() -> Target:
-    """The row that says what a shard has applied."""
+    """The marker, which says what a shard has applied."""
     corpus = [encode(Marker("ab", 7, 3, {"p": [1, 2]}, {"p": 4}, "key"))]
     return Target(corpus, decode_marker, (EngineError,))
 
 
 def seals() -> Target:
-    """Headers of rows and manifests that a proof reads, whoever wrote them."""
+    """Headers of rows and manifests that a proof reads, from any writer."""
     whole = world()
     ledger = Ledger.read(whole.ledger)
     sealing, records = check_ledger(ledger), whole.releases[0][:4]

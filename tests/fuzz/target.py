@@ -1,4 +1,4 @@
-"""A parser of what others may write, with real input and the errors that it may raise."""
+"""A parser of foreign input, with real input and the errors that it may raise."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Mutate = Callable[[random.Random, list[bytes]], bytes]
 
 @dataclass(frozen=True)
 class Target:
-    """A parser.
+    """A parser under test.
 
     Attributes:
         corpus: real inputs.
-        run: function that feeds it one input.
+        run: function that passes it one input.
         allowed: errors with which it may refuse an input.
         mutate: function that makes a hostile input from real ones.
     """

@@ -1,4 +1,4 @@
-"""Every parser of what others may write, with real input and the errors that it may raise."""
+"""Every parser of foreign input, with real input and the errors that it may raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hostile input has found, each case once more and by name."""
+"""Mistakes that hostile input has found, each as a named test."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DEEP = b'{"a":' * 5000
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", DEEP, b"[]", b'{"id":1,"at":2}'])
 def test_a_request_without_a_value_or_sense_is_an_error_that_the_clock_passes_over(value):
-    """A tombstone in the requests topic raised `TypeError`, which ended the clock."""
+    """A tombstone in the requests topic once raised `TypeError`, which ended the clock."""
     with pytest.raises(EngineError, match="requests topic is damaged"):
         decode_request(value)
 
@@ -83,7 +83,7 @@ def test_a_ledger_record_without_its_fields_is_a_ledger_error(kind, body):
 
 @pytest.mark.parametrize("value", [None, 1, "", "1e999999999", "1/0", "9" * 3000, "0.5", "1_0"])
 def test_what_is_no_rational_of_the_ledger_is_refused_at_once(value):
-    """``1e999999999`` took all memory."""
+    """``1e999999999`` once took all memory."""
     with pytest.raises(LedgerError, match="rational"):
         number(value)
 
@@ -103,7 +103,7 @@ def test_a_ledger_record_that_is_nested_without_end_is_a_ledger_error():
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_records_of_the_first_formats_are_read(magic):
-    """The batches of old logs have no attribute ``magic``: the partition stopped for ever."""
+    """Batches of old logs lack the attribute ``magic``, which once stopped the partition."""
     builder = LegacyRecordBatchBuilder(magic, 0, 1 << 20)
     builder.append(0, 1, b"key", b"value")
     batch = TolerantBatches(bytes(builder.build())).next_batch()
@@ -143,7 +143,7 @@ ORDERS = QuerySource("orders", "orders", ("user",), "created")
     ],
 )  # fmt: skip
 def test_a_number_of_a_query_that_takes_long_to_read_is_refused_at_once(said):
-    """The first raised `ValueError`, and ``1e99999999`` ran for minutes."""
+    """The first number once raised `ValueError`, and ``1e99999999`` ran for minutes."""
     read_query("SELECT COUNT(*) FROM orders GROUP BY p", [ORDERS])  # loads the parser
     begun = time.process_time()
     with pytest.raises(QueryError, match=r"between 1e-999 and 1e999|3650 days are the most"):
@@ -210,7 +210,7 @@ def test_what_is_no_survey_is_a_report_error(text):
 
 
 def test_the_clock_goes_on_after_a_tombstone_among_requests():
-    """What its owner reads them with, given a record without a value."""
+    """The owner's reader gets a record without a value."""
     from hushstream.agents.clock.known import AskedTriggers
 
     class Record:
@@ -226,7 +226,7 @@ def test_the_clock_goes_on_after_a_tombstone_among_requests():
 
 
 def test_a_released_number_of_four_hundred_digits_is_damage_and_not_a_column():
-    """It was decoded, and then no double could hold it: `OverflowError` ended the reader."""
+    """It was once decoded; no double could hold it, so `OverflowError` ended the reader."""
     from hushstream.topics.releases import ROW, ROW_SCHEMA, decode_public
 
     value = b'{"value":1%s,"stddev":1,"low":0,"high":2}' % (b"0" * 400)
@@ -245,7 +245,7 @@ def test_a_released_number_of_four_hundred_digits_is_damage_and_not_a_column():
 
 
 def _read_by(encoding: str, text: str) -> set[str]:
-    """What becomes of a record with this schema; nothing is raised."""
+    """Decode a record with this schema and return its reason; nothing may be raised."""
     fields = InputFields("t", "epoch_us", "UTC", ("user",), format=encoding)
     decoder = Decoder(fields, [PipelineFields(("page",))], [deployment().pipelines[0].mechanism])
     log = [RawRecord(0, 0, None, b"\0\0\0\0\1" + bytes(40))]
@@ -256,12 +256,12 @@ def _read_by(encoding: str, text: str) -> set[str]:
 @pytest.mark.parametrize("number", [129, 328, 900, 5000])
 @pytest.mark.parametrize("kind", ["array", "map", "union"])
 def test_an_avro_schema_of_types_within_types_is_unusable(number, kind):
-    """328 nested arrays raised `RecursionError`: the worker ended at every start."""
+    """328 nested arrays once raised `RecursionError`, which ended the worker at every start."""
     assert _read_by("avro", hostile_schemas.nested(number, kind)) == {"wrong_schema"}
 
 
 def test_whether_a_schema_is_too_deep_does_not_depend_on_who_asks():
-    """A replay stands elsewhere on the stack than a worker, and must refuse the same schemas."""
+    """A replay has another stack depth than a worker, but must refuse the same schemas."""
 
     def refused(text: str, below: int) -> bool:
         if below:
@@ -281,14 +281,14 @@ def test_whether_a_schema_is_too_deep_does_not_depend_on_who_asks():
 
 @pytest.mark.parametrize("size", [1 << 31, 1 << 63, 1 << 70])
 def test_a_fixed_of_more_bytes_than_there_are_is_unusable(size):
-    """2^70 raised `OverflowError` in the first record's list."""
+    """2^70 once raised `OverflowError` in the list of the first record."""
     kind = f'{{"type":"fixed","name":"F","size":{size}}}'
     text = hostile_schemas.record('"user"', '"string"', f'{{"name":"f","type":{kind}}},')
     assert _read_by("avro", text) == {"wrong_schema"}
 
 
 def test_a_chain_of_avro_records_by_name_is_followed_without_a_stack():
-    """No text is deep, but each of 3,000 types has the one before it."""
+    """The text is flat, but each of 3,000 types contains the previous one."""
     text = hostile_schemas.chain(3_000)
     last = hostile_schemas.record('"f"', '"R2999"').replace('"E"', '"F"')
     schema = Schema("AVRO", last, (("E", text),))
@@ -296,11 +296,11 @@ def test_a_chain_of_avro_records_by_name_is_followed_without_a_stack():
     payloads = Payloads([b"\x02", b"\x04", b""])
     run = compile_avro(parse_avro(schema), {"user": None})
     run(payloads, np.arange(3), {"user": FieldColumn(3)})
-    assert payloads.bad.all()  # deeper than values may be; and nothing was raised
+    assert payloads.bad.all()  # deeper than values may be, without an error
 
 
 def test_unions_that_name_one_record_again_and_again_do_not_multiply():
-    """30,000 branches on each level of a path are 900,000,000 steps."""
+    """30,000 branches on both levels of a path would be 900,000,000 steps."""
     begun = time.process_time()
     schema = Schema("AVRO", hostile_schemas.product(30_000))
     assert schema.size <= MAX_TEXT
@@ -321,7 +321,7 @@ def test_names_that_lie_in_a_long_one_take_no_memory():
 
 @pytest.mark.parametrize("group", ["oneof o {{ {} }}", "{}"])
 def test_a_protobuf_message_of_many_fields_compiles_in_linear_time(group):
-    """378 kB took 21.8 s: each field was held against all others."""
+    """378 kB once took 21.8 s, because each field was compared with all others."""
     many = "".join(f"int32 a{n}={n + 1};" for n in range(20_000))
     text = f'syntax="proto3";message E{{{group.format(many)}}}'
     assert 300_000 < len(text) <= MAX_TEXT
@@ -338,7 +338,7 @@ def test_fields_of_one_name_do_not_multiply():
 
 
 def test_references_are_connected_once():
-    """With 64 of them each field was looked up 65 times."""
+    """With 64 references each field was once looked up 65 times."""
     texts = [f"message M{n}{{{''.join(f'Z z{i}={i};' for i in range(1, 500))}}}" for n in range(65)]
     schema = Schema("PROTOBUF", texts[0], tuple((f"r{n}", one) for n, one in enumerate(texts[1:])))
     assert schema.size <= MAX_TEXT
@@ -356,7 +356,7 @@ def test_a_descriptor_whose_number_does_not_end_is_refused_at_once():
 
 
 def test_a_descriptor_of_messages_within_messages_is_unusable():
-    """Its names were walked by generators within generators, deeper than the stack is."""
+    """Nested generators once walked its names, deeper than the stack."""
     data = b"\x0a\x01E"
     for _ in range(200):
         data = b"\x0a\x01E\x1a" + bytes([len(data) & 0x7F | 0x80, len(data) >> 7]) + data
@@ -373,7 +373,7 @@ def test_texts_that_do_not_end_are_looked_at_once():
 
 
 def test_records_that_name_many_messages_parse_their_schema_once(monkeypatch):
-    """Who writes records chooses the message: each choice parsed the whole schema anew."""
+    """A record names its message; once, each name parsed the whole schema again."""
     parsed: list[Schema] = []
 
     def counted(schema: Schema) -> Any:

@@ -17,7 +17,7 @@ CASES = [40, pytest.param(1000, marks=pytest.mark.thorough)]
 
 @pytest.fixture(scope="module", params=CASES)
 def ran(request: pytest.FixtureRequest) -> tuple[int, dict[str, Any]]:
-    """Cases of each target, and what came of them: one process imports what all of them need."""
+    """Number of cases and results by target; one process does the imports for all targets."""
     words = ["--all", "--seed=1", "--seconds=600", f"--most={request.param}"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", *words],

@@ -54,7 +54,7 @@ def record(offset: int, **fields: str) -> RawRecord:
 
 
 def lay(run: Local, records: list[RawRecord], pipelines: str = "pq", **options: str) -> Producer:
-    """Write dead letters of records, which this test calls misplaced."""
+    """Write dead letters of records, for the reason of a wrong partition."""
     producer = run.cluster.producer(acks="all", **options)
     if options:
         producer.init_transactions(60)
@@ -84,7 +84,7 @@ def users(numbers: range) -> list[str]:
 
 def test_a_record_that_one_pipeline_has_used_is_left_and_two_copies_of_one_are_one(run) -> None:
     lay(run, [record(n) for n in range(5)])
-    lay(run, [record(n, page="") for n in range(5, 9)], "p")  # q has used them, and can again
+    lay(run, [record(n, page="") for n in range(5, 9)], "p")  # q has used them, and would again
     lay(run, [record(n, page="") for n in range(9, 11)])  # p still cannot; q had not either
     lay(run, [record(3), record(4)], "p")
     lay(run, [record(11, t="never")], "pq")
@@ -103,7 +103,7 @@ def test_a_position_that_kafka_forgot_or_another_deployment_reached_is_known(run
     client.delete_consumer_groups([sender(run).group])[sender(run).group].result(60)
     assert sender(run).send() == Unsent()
     other = Again(run.cluster, run.deployment.inputs[0], run.names._replace(genesis="0" * 10))
-    lay(run, [record(n) for n in range(7)])  # the next deployment has read them again
+    lay(run, [record(n) for n in range(7)])  # the next deployment read them too
     assert other.send() == Unsent(sent=2, used=5)
     assert sent(run) == users(range(7))
 
@@ -117,7 +117,7 @@ def test_a_position_behind_an_open_transaction_of_a_worker_is_known(
         run, [record(9)], "p", **{"transactional.id": "w", "transaction.timeout.ms": "60000"}
     )
     assert sender(run).send().sent == 3
-    assert tried(run.cluster, DEAD["p"])[0] == 0  # the mark lies behind what is open
+    assert tried(run.cluster, DEAD["p"])[0] == 0  # the mark is after the open transaction
     assert sender(run).send() == Unsent()
     open_.abort_transaction(60)
     assert tried(run.cluster, DEAD["p"])[0] == 3

@@ -1,4 +1,4 @@
-"""The latest topic beside a replay: compacted or not, and any fault that it could have."""
+"""The latest topic against a replay: compacted or not, with every possible fault."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read(outs: Sequence[Out]) -> list[RawRecord]:
 def judge(
     committed: Sequence[Out], aborted: Sequence[Out] = (), releases: Sequence[Out] = RELEASES
 ) -> tuple[int, int, int, int]:
-    """Lost, doubled, differing and compared records of the latest topic alone."""
+    """Numbers of lost, doubled, differing and compared records, for the latest topic alone."""
     outcome, ignored = ReplayOutcome(), ReplayOutcome()
     released = ReleaseCheck(P, TRIGGERS, None)
     check = LatestCheck(P, released)
@@ -86,7 +86,7 @@ def test_a_record_twice_or_an_older_one_after_a_newer_is_doubled(again: int) -> 
 )
 def test_any_other_byte_differs_in_aborted_copies_too(change: dict[str, object]) -> None:
     other = LATEST[0]._replace(**change)  # type: ignore[arg-type]
-    assert judge([other, *LATEST[1:]])[2] == 1  # seen by both readers, and one record
+    assert judge([other, *LATEST[1:]])[2] == 1  # both readers see it, but it is one record
     assert judge(LATEST, aborted=[other])[2] == 1
 
 
@@ -106,4 +106,4 @@ def test_a_tombstone_is_compared_byte_for_byte() -> None:
             check.take(0, record, True)
         check.finish(outcome)
         assert (outcome.differing, outcome.doubled, outcome.lost) == (wrong, 0, 0)
-        assert outcome.compared == keys  # its row was seen before
+        assert outcome.compared == keys  # its row was compared before

@@ -1,4 +1,4 @@
-"""A digest tells contents apart, and a file that changes meanwhile is noticed."""
+"""A digest distinguishes contents, and a file that changes while it is read is detected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
 
 
 class Stream:
-    """Whatever exports Arrow's stream, as Polars does."""
+    """An object that exports Arrow's stream, as Polars does."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

@@ -86,7 +86,7 @@ def test_values_become_reports_and_it_says_so():
     counts = report.counts
     assert counts["reported"] + counts["no threshold yet"] == len(data)
     assert counts["accepted"] == counts["reported"]
-    # the value group of each window's first six hours, and nobody else
+    # only the value group, in each window's first six hours
     assert counts["no threshold yet"] == pytest.approx(len(data) / 4 * 3 / 4, rel=0.2)
     manifests = [json.loads(o.value or b"") for o in engine.outs["hush.p.releases.v1"]
                  if b"hush.manifest" in (o.value or b"")]  # fmt: skip
@@ -99,7 +99,7 @@ def test_values_become_reports_and_it_says_so():
 
 
 def test_devices_learn_the_range_and_then_the_threshold():
-    """Two rounds, of six hours each; a narrow device is silent until its window has a range."""
+    """With two rounds of six hours, a narrow device is silent until its window has a range."""
     data = values(6000)
     config = loads(survey_text().replace("rounds = 1", "rounds = 2"), environ={})
     reports, engine = simulate(config, data, "events", SECRET)
@@ -109,7 +109,7 @@ def test_devices_learn_the_range_and_then_the_threshold():
     assert ["theta" in one for one in told] == [False, True, True, True] * 2
     counts = reports["p"].counts
     assert counts["accepted"] == counts["reported"]
-    # an eighth of the users waits for a quarter of the day, three quarters of them for a half
+    # an eighth of the users waits for a quarter of the day, three quarters for half of it
     waiting = len(data) * (1 / 8 / 4 + 3 / 4 / 2)
     assert counts["no threshold yet"] == pytest.approx(waiting, rel=0.1)
     for window in reports["p"].windows:
@@ -126,7 +126,7 @@ def test_no_report_holds_a_value_and_none_is_made_without_a_threshold():
     for before, after in zip(data, made, strict=True):
         assert after["trip"] == {"minutes": None, "to": "x"} and before["trip"]["minutes"] > 0
         assert after["survey"] == crowd.survey.number and after["slot"] == before["slot"]
-        # told of the first window's threshold at six o'clock, and of no other window's
+        # devices learn the first window's threshold at six o'clock, and no other
         late = ORIGIN + 6 * HOUR <= after["slot"] * 1_000_000 < ORIGIN + DAY
         if after["group"] == RANGE:
             assert after["theta"] == 0 and 0 <= after["code"] < crowd.survey.square_wave.outputs
@@ -142,7 +142,7 @@ def test_no_report_holds_a_value_and_none_is_made_without_a_threshold():
 def client_reports(
     survey: Survey, group: int, slot: int, value: int, theta: int | None = None, salt: str = "s"
 ) -> list[dict[str, Any]]:
-    """Reports of sixty users of one group, made by the client itself."""
+    """Reports of sixty users of one group, made by the real client."""
     users = [f"{salt}{i}" for i in range(999) if survey.group(f"{salt}{i}") == group][:60]
     with ReportStore(":memory:", Budget(Fraction(1000))) as store:
         client = Client(survey, store)
@@ -150,7 +150,7 @@ def client_reports(
 
 
 def test_reports_are_aggregated_as_they_are():
-    """Made by the client itself; a repeated slot and another survey count for nothing."""
+    """Reports of the real client count once per slot; those of another survey do not count."""
     config = survey_config()
     _, pipeline = survey_pipeline(config)
     survey = devices.survey_of(pipeline)
@@ -160,14 +160,14 @@ def test_reports_are_aggregated_as_they_are():
     reports, engine = simulate(config, [*own, *own, *foreign], "events", SECRET)
     assert "aggregated as they are" in reports["p"].note
     assert reports["p"].counts["accepted"] == 60
-    assert reports["p"].counts["seen"] == 120  # those of another survey are nobody's business
+    assert reports["p"].counts["seen"] == 120  # those of another survey are not counted
     first = json.loads(engine.outs["hush.p.releases.v1"][0].value or b"")
-    # Noise may carry the mean out of the range of values, and a row shows the nearer end of it.
+    # Noise may carry the mean out of the range of values; then a row shows the nearer end.
     assert first["values"]["mean"]["value"] == said(survey, own)
 
 
 def said(survey: Survey, reports: list[dict[str, Any]]) -> float:
-    """The mean of reports in exact arithmetic, on the grid, within [0, B] as it is released."""
+    """The mean of reports in exact arithmetic, on the grid, and cut to [0, B] as in releases."""
     columns = [np.array([r[name] for r in reports]) for name in ("group", "theta", "code")]
     exact, _ = mean(survey, Buckets(*columns, np.ones(len(reports), np.int64)))
     return min(max(float(round((exact or 0) * 100) / Fraction(100)), 0.0), float(survey.bound))
@@ -185,10 +185,10 @@ def test_reports_count_for_the_threshold_of_their_window_and_the_group_of_their_
     good = client_reports(survey, VALUE, later, 10, theta)
     lies = [
         *client_reports(survey, VALUE, later, 400, theta % 64 + 1, "x"),
-        *client_reports(survey, VALUE, slot, 400, theta, "y"),  # before anybody could know it
+        *client_reports(survey, VALUE, slot, 400, theta, "y"),  # before the threshold was known
         *client_reports(survey, VALUE, slot, 400, theta, "z"),
     ]
-    for report in lies[120:]:  # of the value group, but it speaks for the range group
+    for report in lies[120:]:  # the value group reports for the range group
         report |= {"group": RANGE, "theta": 0, "code": survey.square_wave.outputs - 1}
     clean, _ = simulate(config, ranged + good, "events", SECRET)
     _, engine = simulate(config, ranged + good + lies, "events", SECRET)

@@ -70,7 +70,7 @@ def test_a_state_folder_serves_one_process(tmp_path):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("delay", [0, 1])
 def test_shards_may_run_in_any_order_feedback_included(seed, delay):
-    """No order deadlocks, and a direct stream gives the same bytes in all of them."""
+    """No order deadlocks, and a direct stream gives the same bytes in every order."""
     made = deployment(
         partitions=1, cells=3, partitioner="murmur2", mechanism=", adaptive_weight = 0.3",
         more=f"feedback_delay = {delay}",
@@ -102,7 +102,7 @@ def shuffled(engine: OfflineEngine, order: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_repartitioned_stream_with_feedback_never_deadlocks(seed):
-    """One raw partition far ahead of the other: it must not block the units log with its frames."""
+    """A raw partition far ahead of the other must not block the units log with its frames."""
     made = deployment(partitions=2, units=2, cells=2, mechanism=", adaptive_weight = 0.3")
     p = made.pipelines[0]
     logs = [[event(i, f"u{n}-{i % 60}", f"p{i % 3}") for i in range(400)] for n in range(2)]
@@ -116,7 +116,7 @@ def test_a_repartitioned_stream_with_feedback_never_deadlocks(seed):
 
 
 def test_a_replay_whose_shards_are_slower_than_the_live_ones_were_reads_across_snapshots():
-    """What live shards have left behind when a snapshot was written, these are still to meet."""
+    """They still need records that live shards had applied before the snapshot."""
     made = deployment(partitions=1, cells=2, partitioner="murmur2")
     p = made.pipelines[0]
     times = [ORIGIN + (n % 2) * DAY for n in range(800)]
@@ -131,7 +131,7 @@ def test_a_replay_whose_shards_are_slower_than_the_live_ones_were_reads_across_s
     add(start(p))
     for n in range(1, 9):
         add(trigger(p, n, [100 * n], window=(n - 1) // 4))
-        needed = 0 if n < 4 else 4  # the snapshot after the second trigger
+        needed = 0 if n < 4 else 4  # clock offset 4: the snapshot after the second trigger
         add(Snapshot(1, clock.offsets, clock.standings(), 1, "", needed=needed))
     entries = list(enumerate(records))
     plain = [(place, one) for place, one in entries if not isinstance(one, Snapshot)]
@@ -144,7 +144,7 @@ def test_a_replay_whose_shards_are_slower_than_the_live_ones_were_reads_across_s
 
 
 def test_a_noise_key_of_its_own_changes_the_noise_of_its_pipeline_alone():
-    """Digests and places of units stay: they belong to the deployment's key."""
+    """Digests and places of units stay, because they depend on the deployment's key."""
     made = deployment(pipelines=("p", "q"))
     log = [event(n, f"u{n}", f"p{n % 3}") for n in range(400)]
     entries = list(enumerate([*(start(p) for p in made.pipelines),

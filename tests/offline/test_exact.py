@@ -1,4 +1,4 @@
-"""Exact answers, recomputed from the file by other means: boxes, slots and keys of raw records."""
+"""Exact answers, recomputed from the file's raw records by boxes, slots and keys."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def median(pairs: list[tuple[float, float]], relative: bool) -> float | None:
 
 
 def check(case: str, window: dict[str, Any], name: str, truth: dict[str, float]) -> None:
-    """Figures of one value against truths by the JSON of a released key."""
+    """Check the figures of one value against truths, by the JSON of released keys."""
     pipeline, _, engine = run(case)
     found = last_rows(pipeline, engine).get(window["window"], {})
     said = [(b["values"][name], truth[json.dumps(b["key"])]) for b in found.values()
@@ -107,7 +107,7 @@ mechanism = {{ kind = "histogram", budget = 4 }}
 aggregate = [{{ kind = "variance", {fare} }}, {{ kind = "count" }}]
 """
     pipeline = compile_config(loads(text, environ={})).pipelines[0]
-    values = np.array([[8, 1], [60, 1], [0, 0], [0, 0]])  # as columns hold them, and their count
+    values = np.array([[8, 1], [60, 1], [0, 0], [0, 0]])  # values as in columns, and their count
     view = View(
         np.arange(4), Keys.of([b'["a"]']), np.zeros(4, np.intp), values, np.ones(4, np.int8), {}
     )
@@ -210,4 +210,4 @@ def test_what_the_bound_cuts_off_is_said(case: str) -> None:
         assert report.cut == 1 - report.counts["accepted"] / len(DATA)
         return
     units = {(row["user"], (row["t"] - ORIGIN) // (8 * HOUR)) for row in DATA}
-    assert report.cut == pytest.approx(1 - len(units) / len(DATA))  # one record of each counts
+    assert report.cut == pytest.approx(1 - len(units) / len(DATA))  # one record of each unit counts

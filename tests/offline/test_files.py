@@ -1,4 +1,4 @@
-"""Each kind of file gives the same rows, compressed or not; what is damaged is refused."""
+"""Each kind of file gives the same rows, compressed or not; damaged files are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_texts_may_be_compressed(tmp_path: Path, name: str, suffix: str) -> None
     lines = "".join(json.dumps(row) + "\n" for row in ROWS)
     text = {"f.csv": CSV, "f.tsv": "a\tb\n1\tx\n\ty,z\n", "f.jsonl": lines}[name]
     path = tmp_path / (name + suffix)
-    path.write_bytes(PACKED[suffix](b"\xef\xbb\xbf" + text.encode()))  # as some programs begin
+    path.write_bytes(PACKED[suffix](b"\xef\xbb\xbf" + text.encode()))  # a byte-order mark
     assert read_file(path) == ROWS
 
 

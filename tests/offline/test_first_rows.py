@@ -1,4 +1,4 @@
-"""Rows that cannot become events are told, with row, field and what to set."""
+"""Rows that cannot become events are reported with row, field and the setting to change."""
 
 from __future__ import annotations
 

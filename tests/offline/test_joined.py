@@ -1,4 +1,4 @@
-"""Attributes and lookups before anything is spent: plan and simulation speak of the release.
+"""Attributes and lookups in plan and simulation: they foretell what workers will release.
 
 Covers: offline/simulate.py, planning/records.py, cli/planning/plan.py
 """
@@ -87,7 +87,7 @@ def config(case: str, folder: Path) -> Config:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Records with the attributes of their units, as a sample has them."""
+    """Records that contain the attributes of their units, as in a sample."""
     random = Random(7)
     made = []
     for _ in range(1500):
@@ -99,7 +99,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def stated() -> list[RawRecord]:
-    """The topic of attributes, with a statement of each unit that no longer holds."""
+    """The topic of attributes; each unit first has an outdated statement."""
     told = [{"id": user, "home": {"country": "old"}, "score": 1} for user in STATED]
     told += [{"id": user, **one} for user, one in STATED.items()]
     return [
@@ -111,7 +111,7 @@ def stated() -> list[RawRecord]:
 def test_a_simulation_releases_what_a_worker_does(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Byte for byte, where the sample holds in each record what the topic says of its unit."""
+    """Byte for byte, if each record of the sample has its unit's attributes from the topic."""
     made: list[tuple[Any, ...]] = []
 
     def noted(*given: Any, **options: Any) -> OfflineEngine:
@@ -133,7 +133,7 @@ def test_a_simulation_releases_what_a_worker_does(
 def worker(
     settings: Config, names: Any, secret: bytes, raw: Sequence[RawRecord], entries: Any
 ) -> Sequence[Any]:
-    """What is released of the same records without attributes, and of a topic that states them."""
+    """A worker's releases for the records without attributes, with a topic that states them."""
     log, beside = [], stated()
     for one in raw:
         body = json.loads(one.value or b"{}")
@@ -200,7 +200,7 @@ def test_a_sample_of_a_plan_has_the_keys_of_the_release(case: str, tmp_path: Pat
 
 
 def key_of(case: str, row: dict[str, Any]) -> list[Any]:
-    """The key of a record, one at a time."""
+    """The key of one record."""
     land, score = row.get("home", {}).get("country"), row.get("score", 0)
     if "lookup" in case:
         country: Any = {"p0": "front", "p1": "news", "p2": "news"}.get(row["page"], "none")

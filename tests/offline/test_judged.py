@@ -1,4 +1,4 @@
-"""Reports: thresholds and dates are those of manifests, hidden keys are counted, gaps are gaps."""
+"""Reports: thresholds and dates come from manifests, hidden keys are counted, gaps stay gaps."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ mechanism = { kind = "histogram", bound = "per-key", per_key = 1, budget = 2 }
 
 @pytest.mark.thorough
 def test_plan_and_simulation_compare_distinct_units_with_distinct_units(tmp_path: Path) -> None:
-    """Units that show each of three pages twenty times, where the bound allows two pages."""
+    """Units visit each of three pages twenty times; the bound allows two pages."""
     rows = [
         {"user": f"u{n % 300}", "page": f"p{(n // 300 + n) % 3}", "t": ORIGIN + n * 100_000}
         for n in range(300 * 60)

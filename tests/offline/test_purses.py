@@ -1,4 +1,4 @@
-"""What purses leave of a file: as much as a count by hand says, and errors that grow with it."""
+"""The part of a file that purses let through: as counted by hand, with matching errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEYS = 'public_keys = ["p0", "p1", "p2", "p3"]'
 
 
 def test_a_forecast_says_what_is_kept_once_purses_run_dry():
-    """Users who come each day have a purse of two days' bounds: of six days a third is kept."""
+    """Users come each day, and their purse pays for two days, so a third of six days is kept."""
     data = [
         {"user": f"u{user}", "page": f"p{page}", "t": ORIGIN + day * DAY + user}
         for day in range(6) for user in range(200) for page in range(4)

@@ -1,4 +1,4 @@
-"""Replay: what it compares, and that it sees each kind of fault that a log could have.
+"""Replay: what it compares, and its detection of each kind of fault in a log.
 
 Covers: offline/compare.py, offline/compare_units.py, agents/clock/paid.py
 """
@@ -34,7 +34,7 @@ from hushstream.topics.signatures import Sealing
 from ..reading.signed import KEY, OTHER, world
 from ..support import NAMES, ORIGIN, SECRET, beat, deployment, engine, event, start, trigger
 
-# Without feedback, so that the first stage alone can be run to its end.
+# Without feedback, so that the first stage can run to its end by itself.
 MADE = deployment(partitions=2, units=2, cells=2, mechanism=", adaptive_weight = 0")
 P = MADE.pipelines[0]
 TOPIC = P.release_topic
@@ -65,7 +65,7 @@ WHOLE = published(RUN.outs[TOPIC])
 
 
 def compare_releases(p, triggers, windows, outs, committed, uncommitted, outcome):
-    """As a replay does: what is expected comes first, then both views of the topic."""
+    """Compare as a replay does: expected records first, then both views of the topic."""
     check = ReleaseCheck(p, triggers, windows)
     for out in outs:
         check.expect(out)
@@ -204,7 +204,7 @@ def test_dead_letters_of_a_shared_topic_name_pipelines_that_the_ledger_knows():
 
 
 def test_what_was_read_before_a_pipeline_was_declared_is_not_lost():
-    """Workers that did not know it set nothing aside for it; from its first copy on, all did."""
+    """Earlier workers set nothing aside for it; from its first copy on, all workers did."""
     source, bad = (b"events", b"0"), (10, 100, 200)
     logs = [[event(i, f"u{i}", "p") for i in range(240)], []]
     for offset in bad:
@@ -231,7 +231,7 @@ def test_what_was_read_before_a_pipeline_was_declared_is_not_lost():
 
 
 def units_logs() -> tuple[dict, dict]:
-    """What the first stage sends to the units topic, and the log that it makes."""
+    """The first stage's records for the units topic, and the log that they make."""
     name = NAMES.units("p")
     given = {(name, n): [] for n in range(2)}
     raw = {("events", n): log for n, log in enumerate(workload())}
@@ -264,7 +264,7 @@ def is_events(frame: LogFrame) -> bool:
 
 
 def cut_anew(frames: list[LogFrame]) -> list[LogFrame]:
-    """The same events in frames of one event each."""
+    """The events of some frames, in frames of one event each."""
     out = []
     for frame in frames:
         taken = decode(frame.value)
@@ -291,7 +291,7 @@ def test_an_event_lost_or_doubled_on_the_way_is_seen():
     doubled = judge_units(lambda f: [f[first], *f])
     assert doubled.doubled == size
     moved = judge_units(lambda f: [*f[:first], *f[first + 1 :], f[first]])
-    assert moved.lost == size  # after its own barrier it would never be counted
+    assert moved.lost == size  # after its own barrier it is never counted
     other = judge_units(lambda f: f[:first] + units_logs()[1][NAMES.units("p"), 1])
     assert not other.agrees
 
@@ -341,7 +341,7 @@ def test_a_trigger_must_name_the_charge_that_paid_for_it():
     other = replace(P, config_hash="other")
     with pytest.raises(LedgerError, match="another configuration"):
         check_clock(entries(trigger(other, 1, [5, 5], charge=charge.hash())), ledger)
-    check_clock(entries(replace_epochs(good, 0)), ledger)  # of before triggers said so
+    check_clock(entries(replace_epochs(good, 0)), ledger)  # 0: before triggers stated it
     with pytest.raises(LedgerError, match="states 2 epochs, 1 were charged"):
         check_clock(entries(replace_epochs(good, 2)), ledger)
 
@@ -364,7 +364,7 @@ def test_pipelines_can_be_chosen():
 
 
 def test_a_signature_that_does_not_hold_differs():
-    """A replay has no key to sign with: it takes a signature off where it holds, and else not."""
+    """A replay cannot sign, so it removes a signature only if it holds."""
     whole = world()
     sealing = Sealing(Ledger.read(whole.ledger).records[0].hash(), KEY.public)
     made = deployment(

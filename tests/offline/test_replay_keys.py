@@ -1,4 +1,4 @@
-"""Keys of a replay: those of this machine, those of an auditor, and what is left out without."""
+"""Keys of a replay: from this machine or an auditor; without a key, epochs are left out."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def setup(made: Any, ratchet: RatchetFile | None, own: dict[str, bytes]) -> Work
 
 
 def world(tmp_path: Path) -> tuple[Any, RatchetFile, list[Trigger]]:
-    """Pipeline p forgets its keys, q has one of its own, r has the deployment's."""
+    """Pipeline p forgets its keys, q has its own key, r has the deployment's."""
     create(tmp_path / "hush.ratchet")
     file = RatchetFile(tmp_path / "hush.ratchet")
-    # Much noise on listed keys: two draws of it never give the same releases.
+    # With so much noise on listed keys, two draws never give the same releases.
     listed = 'public_keys = [["k0"], ["k1"], ["k2"]]'
     swap = {"epsilon = 8.0": "epsilon = 0.05"}
     plain = deployment(pipelines=("p", "q", "r"), more=listed, swap=swap)
@@ -74,7 +74,7 @@ def test_forgotten_epochs_are_left_out_and_sealed_keys_bring_them_back(tmp_path:
     whole = ReplayKeys(setup(made, file, own), made, {})
     assert whole.forgotten(triggers) == []
     published = outs(made, triggers, whole.own)
-    assert published["r"] == outs(made, triggers, {})["r"]  # of which nothing is forgotten
+    assert published["r"] == outs(made, triggers, {})["r"]  # r's keys are never forgotten
 
     file.forget(4, charges, lambda one: one == charges[0])
     without = ReplayKeys(setup(made, file, own), made, {})

@@ -1,4 +1,4 @@
-"""Logs that a replay reads as it goes: the same records as reading them whole, few at a time.
+"""Logs that a replay reads in passing: the records of the whole log, few at a time.
 
 Covers: offline/raw_log.py
 """
@@ -32,7 +32,7 @@ from ..support import NAMES, SECRET, beat, deployment, event, released, start, t
 
 @pytest.fixture(scope="module")
 def topic(broker: Broker) -> tuple[Kafka, str]:
-    """Sixty records in transactions; every third one is aborted, the last one too."""
+    """Sixty records in transactions; every third transaction is aborted, also the last."""
     name = "replay-logs"
     client = AdminClient({"bootstrap.servers": broker.bootstrap})
     client.create_topics([NewTopic(name, 1, 1)])[name].result(120)
@@ -107,7 +107,7 @@ def test_a_raw_log_that_is_too_short_says_so(topic, monkeypatch):
 
 
 def through(log: StreamLog, most: int) -> list[Any]:
-    """All records, as a shard asks for them: from where it is, sometimes without taking all."""
+    """Read all records as a shard does: from its position, sometimes taking only some."""
     taken: list[Any] = []
     position = 0
     while True:
@@ -166,7 +166,7 @@ def test_what_is_ahead_waits_until_nothing_else_moves(topic):
     assert log.insist()
     records, reached = log.since(0, 4)
     assert len(records) == 4 and reached == 4
-    assert not log.insist()  # it was given: there is nothing to insist on
+    assert not log.insist()  # already read, so there is nothing to insist on
     assert log.since(reached, 4) == ([], reached)
     ahead = False
     assert len(log.since(reached, 4)[0]) == 4
@@ -201,7 +201,7 @@ def test_letting_go_of_what_was_read_changes_nothing():
 
 
 class Listed:
-    """A clock log that is read as it goes, and what the reader asked for."""
+    """A clock log that is read in passing, and the offsets that were asked for."""
 
     def __init__(self, records: list[ClockRecord]) -> None:
         self._records = [Timed(2 * n, record) for n, record in enumerate(records)]
@@ -215,7 +215,7 @@ class Listed:
 
 @pytest.mark.parametrize("mechanism", ["", ", adaptive_weight = 0"])
 def test_a_clock_log_is_read_on_when_the_slowest_shard_needs_it(monkeypatch, mechanism):
-    """Thousands of beats over two partitions of different density, few of them held."""
+    """Over a thousand beats for two partitions of different density; few are held at a time."""
     made = deployment(partitions=2, units=2, cells=2, mechanism=mechanism)
     (p,) = made.pipelines
     logs = [LOGS[0], LOGS[1][:20]]
@@ -248,7 +248,7 @@ def test_a_clock_log_is_read_on_when_the_slowest_shard_needs_it(monkeypatch, mec
 
 
 def compared(change: Callable[[list[bytes]], list[bytes]], sent_first: bool) -> ReplayOutcome:
-    """A units log beside what was sent to it, each a frame at a time."""
+    """Compare a units log with the frames sent to it, a frame at a time."""
     place = (NAMES.units("p"), 0)
     sent = [o.value or b"" for o in run(recorded=Recorded(units={place: []})).outs[place[0]]]
     outcome = ReplayOutcome()
@@ -262,7 +262,7 @@ def compared(change: Callable[[list[bytes]], list[bytes]], sent_first: bool) -> 
         peak = max(peak, one._found.pending, one._expected.pending)
     one.finish()
     assert one._found.pending == one._expected.pending == 0
-    assert peak < 800  # of 800 events, those of closed micro-batches are let go
+    assert peak < 800  # of 800 events; those of closed micro-batches are dropped
     return outcome
 
 

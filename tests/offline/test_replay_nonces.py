@@ -1,4 +1,4 @@
-"""A replay knows nonces from manifests, and from nowhere else."""
+"""A replay takes nonces only from manifests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = log_of(6, 40)
 
 
 def renewed(every: int) -> Opening:
-    """As if each shard had been opened again every few triggers."""
+    """Nonces of shards that reopen every ``every`` triggers."""
 
     def opening(pipeline: str, shard: int) -> Nonce:
         def nonce(one: Trigger) -> bytes:

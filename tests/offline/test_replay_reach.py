@@ -1,4 +1,4 @@
-"""The reach of a replay from a snapshot: what can be recomputed, and what has ended before."""
+"""The reach of a replay from a snapshot: what can be recomputed, and what ended before."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MADE = deployment()
 
 
 def reach(end: int | None) -> Reach:
-    """From a snapshot nine days after the origin, with no trigger after it."""
+    """The reach from a snapshot nine days after the origin, with no later trigger."""
     standing = PipelineStanding(0, 36, 9, end=end)
     said = Snapshot(ORIGIN + 9 * DAY, {"events": [5]}, {"p": standing}, 1, "")
     return Reach(MADE, 7, said, [])
 
 
 def test_a_pipeline_that_ended_before_the_snapshot_has_nothing_to_recompute() -> None:
-    """A deployment is replayed although nothing of a retired pipeline can be any more."""
+    """A deployment can be replayed although one of its pipelines has retired."""
     assert reach(9).triggers("p") == [] and reach(10).triggers("p") == []
     for end in (None, 11):  # the tenth window may still be released
         with pytest.raises(EngineError, match="replay later"):
@@ -49,7 +49,7 @@ def test_a_growth_has_the_new_numbers_of_a_replay_that_begins_at_a_snapshot():
 
 
 def test_purses_are_known_from_the_beginning_of_a_period_on():
-    """An epoch in the middle of one would begin with full purses, and accept what was refused."""
+    """Begun in mid-period, a replay would have full purses and accept refused records."""
     for period, first in ((', period = "7d"', 14), (', period = "1d"', 10), ("", None)):
         cap = f"per_unit = {{ epsilon = 12, delta = 2e-4{period} }}"
         capped = deployment(swap={"delta = 1e-4 }": f"delta = 1e-4, {cap} }}"})

@@ -1,4 +1,4 @@
-"""The report in 80 columns: figures as they were computed, and words for what they leave out."""
+"""The report in 80 columns: the computed figures, and words for what they omit."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_command_writes_and_draws_and_says_where_the_report_belongs(
     for case in ("histogram-sums", "privhp"):
         written = parquet.read_table(f"files/{case}.parquet")
         wanted = table_of(complete(records(case)[0], case))
-        assert written.column_names == wanted.column_names  # noise and so rows are of another key
+        assert written.column_names == wanted.column_names  # noise has another key, so rows differ
         assert len(written) > 0 and set(written["trigger"].to_pylist()) >= {4}
         assert Path(f"pictures/{case}.png").read_bytes().startswith(b"\x89PNG")
     code, out, _ = typed("simulate", "trips.jsonl", "--seed", "s", "--json")

@@ -1,4 +1,4 @@
-"""Sessions of a file: what a simulation counts, and the exact answers that it is compared with."""
+"""Sessions of a file: a simulation's counts, and the exact answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows(n: int, seed: int = 3, users: int = 300, days: int = 2) -> list[dict[st
 
 
 def sessions(data: list[dict[str, Any]], window: int) -> dict[str, list[tuple[int, int]]]:
-    """By page the length and the records of each session that ends in a day, by the definition."""
+    """Length and number of records of each session that ends in a day, by page and definition."""
     found: dict[str, list[tuple[int, int]]] = {}
     for user, page in sorted({(row["user"], row["page"]) for row in data}):
         times = sorted(r["t"] for r in data if (r["user"], r["page"]) == (user, page))
@@ -62,7 +62,7 @@ def sessions(data: list[dict[str, Any]], window: int) -> dict[str, list[tuple[in
 
 
 def last(engine: Any) -> dict[str, dict[str, Any]]:
-    """The last values by window's day and page."""
+    """The last values, by day of the window and page."""
     found = {}
     for out in engine.outs["hush.p.releases.v1"]:
         body = json.loads(out.value)
@@ -73,7 +73,7 @@ def last(engine: Any) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("partitioner", ["none", "murmur2"])
 def test_a_session_is_one_record_with_a_length_and_a_number_of_events(partitioner: str) -> None:
-    """With little noise the releases are those of the definition."""
+    """With little noise the releases agree with the definition."""
     data = rows(700)
     reports, engine = simulate(config(partitioner=partitioner), data, "events", SECRET)
     released, report = last(engine), reports["p"]

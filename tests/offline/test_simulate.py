@@ -54,7 +54,7 @@ MONTHS = 'window = { length = "1 month", zone = "Europe/Berlin", origin = 2019-0
 
 
 def monthly(more: str = "") -> Config:
-    """Months from March 2019 on, with a trigger at each midnight of Berlin."""
+    """Months from March 2019 on, with a trigger at each midnight in Berlin."""
     text = INPUT.format(units=2, cells=2, partitioner="none", format="json")
     pipeline = PIPELINE.format(name="p", mechanism="", more=more)
     given = 'window = { length = "1d", origin = "2019-03-01T00:00:00Z" }'
@@ -81,7 +81,7 @@ def test_months_of_a_zone_end_at_its_midnight_and_have_as_many_triggers_as_days(
 
 
 def test_a_simulation_foretells_what_a_cap_leaves():
-    """Users who come each day have a purse of two days' bounds: of six days a third is kept."""
+    """Users come each day, and their purse pays for two days, so a third of six days is kept."""
     data = [
         {"user": f"u{user}", "page": f"p{page}", "t": ORIGIN + day * DAY + user}
         for day in range(6) for user in range(60) for page in range(4)

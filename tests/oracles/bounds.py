@@ -1,4 +1,4 @@
-"""A contribution bound one record at a time, as its definition reads."""
+"""A contribution bound by its definition, one record at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Windows that hop, specified a second time: one key and one record at a time, in fractions.
+"""A second specification of windows that hop: one key and record at a time, in fractions.
 
-A key's life is decided from its records alone: it begins with the first of them, and ends as the
-epoch begins that lies 2K + 1 after its last one. While it lives, the noise of a hop is drawn in
-that hop; what came before its life is drawn as it begins, for epochs that were released.
+A key's records alone determine its life: it begins with the first record and ends when the epoch
+begins that is 2K + 1 epochs after that of the last record. While a key lives, the noise of a hop is
+drawn in that hop. The noise of earlier hops of released epochs is drawn when the life begins.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ STEPS = 256
 
 
 class Shown(NamedTuple):
-    """What a window must release of one key."""
+    """The release of one key that a window must make."""
 
     value: int
-    variance: Fraction  # in squared records, of draws with a variance of one step of their grid
+    variance: Fraction  # in squared records, for draws of variance 1
 
 
 class Oracle:
@@ -30,7 +30,7 @@ class Oracle:
     Args:
         C: lower triangular matrix of the noise, in steps of the grid.
         hops, per_epoch: n hops of a window, and H of an epoch.
-        bars: (H,) thresholds in 1/256 records; empty: all of ``listed`` are released.
+        bars: (H,) thresholds in 1/256 records; empty if all of ``listed`` are released.
         draw: the noise.
     """
 
@@ -41,7 +41,7 @@ class Oracle:
         self.C, self.hops, self.bars, self.draw = C, hops, bars, draw
         self.H, self.listed = len(C), listed
         self.K = -(-(hops - 1) // self.H)
-        self.counts: dict[int, Counter[bytes]] = {}  # by hop, counted from the first one released
+        self.counts: dict[int, Counter[bytes]] = {}  # by hop
         self.last: dict[bytes, int] = {}  # hop of the last record
         self.noise: dict[tuple[bytes, int, int], int] = {}  # key, epoch, place in it
 
@@ -75,7 +75,7 @@ class Oracle:
                     self.noise[key, epoch - back, place] = self.draw(hop, key, number)
 
     def _shown(self, key: bytes, hop: int, begun: int) -> Shown | None:
-        """Sum of the window and of its noise."""
+        """The window's count with noise, or None while the key is hidden."""
         held = [n for n in range(hop - self.hops + 1, hop + 1) if n >= begun]
         count = sum(self.counts.get(n, Counter())[key] for n in held)
         steps, squares = 0, Fraction(0)
@@ -98,7 +98,7 @@ class Oracle:
         return Shown(count + (steps + STEPS // 2) // STEPS, squares)
 
     def _prefix(self, t: int) -> list[Fraction]:
-        """The row b with bC = (1, …, 1, 0, …, 0), t ones: weights of the noise in a prefix sum."""
+        """The row b with bC = (1, …, 1, 0, …, 0), t ones: weights of noise in a prefix sum."""
         row, rest = [Fraction(0)] * t, [Fraction(1)] * t
         for j in range(t - 1, -1, -1):
             row[j] = rest[j] / self.C[j][j]

@@ -1,4 +1,4 @@
-"""The order of keys, and the way from a node to its ancestors, each step by step."""
+"""The order of keys, and the ancestors of nodes, computed step by step."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 
 def is_canonical(keys: Keys) -> bool:
-    """Whether keys are distinct and in canonical order, that of Python's bytes."""
+    """Whether keys are distinct and in canonical order, which is that of Python's bytes."""
     listed = keys.tolist()
     return listed == sorted(set(listed))
 
 
 def ancestor(domain: Domain, codes: NDArray[np.uint64], level: int) -> NDArray[np.uint64]:
-    """(m,) the ancestor (or the node itself) at depth ``level`` of each node at that or below."""
+    """(m,) ancestors at depth ``level`` of nodes that are at this depth or below."""
     codes = codes.copy()
     while (below := domain.level(codes) > level).any():
         codes[below] = domain.parents(codes[below])

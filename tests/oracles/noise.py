@@ -1,4 +1,4 @@
-"""Slow, exact counterparts of the samplers, written without them."""
+"""Slow, exact counterparts of the samplers, written independently."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Moving averages, sliding and decayed sums from released prefix sums: post-processing only.
 
-Each takes the released prefix sums S_1..S_n of consecutive slots (S_0 = 0 is known) as exact
-integers or doubles. The second result says how much of every prefix's noise is in each value, so
-that `counter_variance` gives the error.
+Weights are for the released prefix sums S_1..S_n of consecutive slots (S_0 = 0 is known). They also
+say how much of each prefix's noise is in a value, so `counter_variance` gives its error.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def sliding_weights(end: int, width: int) -> dict[int, float]:
 
 
 def average_weights(end: int, width: int) -> dict[int, float]:
-    """Weights for the mean of the last ``width`` slots, or of all where there are fewer."""
+    """Weights for the mean of the last ``width`` slots, or of all slots if there are fewer."""
     count = min(end, width)
     return {slot: weight / count for slot, weight in sliding_weights(end, width).items()}
 

@@ -13,7 +13,7 @@ Event = tuple[int, int, int]  # trigger, finest cell, sign
 
 
 def accepted(mechanism: PHDStream, trace: Trace) -> list[Event]:
-    """Events that the contribution bound lets through, one after the other."""
+    """Events that the contribution bound accepts, one by one."""
     left: Counter[int] = Counter()
     live: Counter[tuple[int, int]] = Counter()
     codes = trace.keys.codes()
@@ -31,7 +31,7 @@ def accepted(mechanism: PHDStream, trace: Trace) -> list[Event]:
 
 
 def scheduled(mechanism: PHDStream, events: Sequence[Event]) -> list[Event]:
-    """Events at the triggers that count them: hold-back and lifetime applied."""
+    """Events at the triggers that count them, after hold-back and lifetime."""
     out = []
     for t, cell, sign in events:
         out.append((max(t, mechanism.first), cell, sign))
@@ -48,10 +48,10 @@ def live_counts(events: Sequence[Event], t: int) -> int:
 def definition(
     mechanism: PHDStream, events: Sequence[Event], trees: Sequence[Sequence[int]]
 ) -> list[list[Fraction]]:
-    """G of the leaves of every tree: each leaf's change spreads evenly below it, sums above it.
+    """G of the leaves of every tree, with exact counts and equal shares.
 
-    Exact counts and equal shares; a change at v adds itself to v and its ancestors and β^-distance
-    of itself to each descendant, and nothing elsewhere.
+    A change at node v adds itself to v and its ancestors, and β^-distance of itself to each
+    descendant.
     """
     step, bits = mechanism.domain.step, mechanism.domain.bits
     changes: dict[int, int] = defaultdict(int)
@@ -68,7 +68,7 @@ def definition(
 
 
 def spread(node: int, source: int, step: int) -> Fraction:
-    """What a change of 1 at ``source`` adds to ``node``."""
+    """Amount that a change of 1 at ``source`` adds to ``node``."""
     if source.bit_length() >= node.bit_length():
         return Fraction(int(source >> (source.bit_length() - node.bit_length()) == node))
     down = node.bit_length() - source.bit_length()

@@ -1,4 +1,4 @@
-"""PrivHP written out record by record and node by node, for comparison."""
+"""PrivHP, record by record and node by node."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def node_counts(events: list[tuple[int, int, int]], t: int) -> Counter[int]:
 
 
 def split(parent: Fraction, left: Fraction, right: Fraction) -> tuple[Fraction, Fraction]:
-    """Consistent children, as the rule is written, without rounding."""
+    """Consistent children by the stated rule, without rounding."""
     left, right = max(left, Fraction(0)), max(right, Fraction(0))
     excess = left + right - parent
     if left - excess / 2 < 0:
@@ -86,7 +86,7 @@ def _next(
         looks = [_look(shape, table, level, 2 * code + side) for side in (0, 1)]
         left, _ = split(Fraction(count), Fraction(looks[0]), Fraction(looks[1]))
         children[2 * code] = round(left)  # half to even
-        # The right child rounds the other way round, so that both add up.
+        # The right child rounds in the opposite direction, so that both add up.
         excess = max(looks[0], 0) + max(looks[1], 0) - count
         if 0 < left < count and excess % 2:
             children[2 * code] = max(looks[0], 0) - round(Fraction(excess, 2))

@@ -1,4 +1,4 @@
-"""Keys of pairs of slot and bucket, as `slots` makes them in one step with the values."""
+"""Keys of (slot, bucket) pairs, which `slots` makes together with the values."""
 
 from __future__ import annotations
 

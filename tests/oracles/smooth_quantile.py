@@ -1,4 +1,4 @@
-"""The smooth bound by its definition: every value a run of its own, every pair tried."""
+"""The smooth bound by its definition: every value is its own run, and every pair is tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hushstream.mechanisms.parts.thresholds.smooth_quantile import Runs
 
 
 def sorted_runs(values: Sequence[int], place: int, top: int) -> Runs:
-    """An ascending column, padded by 0 and ``top``, on both sides of its place P."""
+    """An ascending column, padded with 0 and ``top``, split at its place P."""
     padded = np.array([0, *values, top], np.int64)
     index = np.arange(len(padded))
     return Runs(padded[: place + 1], index[: place + 1], padded[place:], index[place:])

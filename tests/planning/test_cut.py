@@ -1,4 +1,4 @@
-"""Windows of a file: which are whole, which are judged, and what is said of the others."""
+"""Windows of a file: whole ones, judged ones, and the words about others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .visits import HOUR, INPUT, START, read, write
 
 def test_windows_are_spread_over_the_file_and_halves_are_left_out(tmp_path: Path) -> None:
     made, records = read(write(tmp_path / "visits.csv", rows=3_000, hours=24))
-    late = records._replace(time=records.time + HOUR // 2)  # first and last hour by half
+    late = records._replace(time=records.time + HOUR // 2)  # half of the first and last hour
     schedule = Schedule.of(made.pipeline[0])
     found = cut(late, schedule)
     assert len(found.numbers) == 23 and found.whole and found.left_out == 2

@@ -1,4 +1,4 @@
-"""Bounds that a configuration does not give: the plan says which they are and what they cut."""
+"""Bounds that a configuration does not state: the plan names them and what they cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learnt budgets, from the releases of a simulation: a function of them, and of nothing else."""
+"""Learnt budgets, as a function of a simulation's releases and nothing else."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONFIG = loads(TEXT, environ={})
 
 
 def records(each: int, users: int = 1500, day: int = 0) -> list[dict[str, Any]]:
-    """Visits of one day: every user has so many, of pages by chance."""
+    """Visits of one day: every user visits ``each`` random pages."""
     draw = np.random.default_rng(each)
     page = np.minimum(draw.zipf(1.6, users * each), 40)
     user = np.repeat(np.arange(users), each)
@@ -66,7 +66,7 @@ def released(config: Config, data: list[dict[str, Any]]) -> dict[str, list[Relea
 
 @cache
 def of(*each: int) -> dict[str, list[Released]]:
-    """Releases of days on which users have so many records each."""
+    """Releases of days with the given numbers of records per user."""
     data = [row for day, n in enumerate(each) for row in records(n, day=day)]
     return released(CONFIG, data)
 
@@ -93,7 +93,7 @@ def test_the_first_window_decides_whatever_comes_later() -> None:
     assert first is not None and both is not None
     assert (first.found.budget, first.window) == (both.found.budget, both.window)
     turned = {name: mine[::-1] for name, mine in of(1, 24).items()}
-    assert answer(turned) == both  # in whatever order they come
+    assert answer(turned) == both  # in any order
 
 
 def test_the_same_releases_give_the_same_budget_at_any_time() -> None:
@@ -105,7 +105,7 @@ def test_a_window_that_shows_no_units_decides_nothing() -> None:
     lone = released(CONFIG, records(1, users=1))
     assert answer(lone) is None
     assert answer({"pages-activity": [], "pages": []}) is None
-    assert answer(of(1) | {"pages": []}) is None  # its counts are still to come
+    assert answer(of(1) | {"pages": []}) is None  # the window's counts are missing
 
 
 def test_the_boundary_lies_beyond_all_records_that_may_have_come() -> None:

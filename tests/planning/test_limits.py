@@ -1,4 +1,4 @@
-"""What gives way first follows from the load, in words that name a setting."""
+"""The first limit that a load reaches, in words that name a setting."""
 
 from __future__ import annotations
 

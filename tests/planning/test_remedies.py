@@ -1,4 +1,4 @@
-"""Remedies: what was tried and gave what, and how many times more units a window would need."""
+"""Remedies: what was tried, its effect, and how many more units a window would need."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_copies_are_units_of_their_own_with_the_same_records() -> None:
     assert made.ends == (12, 24) and made.truth().tolist() == [12, 12]
     assert made.value is not None and made.value[:, 0].tolist() == sorted([*range(8)] * 3)
     assert made.columns is not None and made.columns["time"].tolist() == sorted([*range(4)] * 6)
-    for unit in range(12):  # each has all the records of the one that it copies, and no others
+    for unit in range(12):  # each copy has exactly the records of its original
         mine = before.unit == unit // 3
         assert made.key[made.unit == unit].tolist() == before.key[mine].tolist()
 
@@ -89,7 +89,7 @@ def test_trials_are_told_by_the_kind_of_change() -> None:
     assert list(made) == ["fewer releases", "a longer window", "coarser keys", "a larger ε"]
     longer = made["a longer window"]
     assert longer.best == "7d and week" and longer.last == "28d and month" and longer.score == 0.6
-    assert made["coarser keys"].score == 0.35  # as its settings were searched in full
+    assert made["coarser keys"].score == 0.35  # the score of the full search
     assert made["a larger ε"].best == made["a larger ε"].last == "4"
 
 
@@ -103,7 +103,7 @@ def test_what_could_not_be_tried_is_told_with_the_reason(tmp_path: Any) -> None:
     left = [one.split()[:3] for one in untried(base, records, tried, {})]
     assert left == [["A", "window", "longer"]]
     refused = untried(base, records, tried, {"a longer window": "of 7d", "a larger ε": "of 8"})
-    assert list(refused) == ["A longer window could not be tried: of 7d."]  # ε was, as well
+    assert list(refused) == ["A longer window could not be tried: of 7d."]  # a larger ε was tried
 
 
 @pytest.mark.parametrize(

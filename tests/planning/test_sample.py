@@ -1,4 +1,4 @@
-"""A public file as a workload: the windows, micro-batches and numbers that the engine would see."""
+"""A public file as a workload, with the engine's windows, micro-batches and numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sampled(path: Path, rows: list[dict[str, Any]], more: str = "", mechanism: s
 
 
 def rows(n: int, days: float = 1.0, seed: int = 0) -> list[dict[str, Any]]:
-    """In no order of time."""
+    """Random records in random order of time."""
     rng = np.random.default_rng(seed)
     time = ORIGIN + rng.permutation(np.linspace(0, days * DAY - 1, n).astype(np.int64))
     return [
@@ -76,20 +76,20 @@ def test_records_fall_into_the_micro_batches_of_their_times(tmp_path: Path) -> N
     assert work.ends == tuple(edges)
     ordered = sorted(data, key=lambda r: r["t"])
     pairs = {(r["user"], u) for r, u in zip(ordered, work.unit.tolist(), strict=True)}
-    assert len(pairs) == work.users  # the same number for the same unit, and no other
+    assert len(pairs) == work.users  # numbers and units correspond one to one
     pairs = {(r["page"], k) for r, k in zip(ordered, work.key.tolist(), strict=True)}
     assert len(pairs) == work.keys
 
 
 def test_what_is_played_is_what_simulate_runs(tmp_path: Path) -> None:
-    """With public keys, hardly any noise and the same bound: the same error, from the bound."""
+    """With public keys and hardly any noise, both have the same error, that of the bound."""
     more = 'public_keys = ["p1", "p2", "p3", "p4", "p5", "p6", "p7"]'
     mechanism = ", factorization = 'honaker'"
     data = rows(900)
     pipeline, _ = compiled(more, mechanism)
     sample = sampled(tmp_path, data, more, mechanism)
     ((work,),) = sample.epochs
-    assert work.keys == 7  # listed keys without records are keys
+    assert work.keys == 7  # listed keys count even without records
     assert isinstance(pipeline.mechanism, Histogram)
     listed = replace(pipeline.mechanism, public=frozenset(numbered(np.arange(7))))
     errors = play(Run(listed, work, zero, pipeline.delay))
@@ -180,7 +180,7 @@ DISTINCT = 'aggregate = [{ kind = "distinct", field = "device" }]'
 
 
 def visits(n: int, seed: int) -> list[dict[str, Any]]:
-    """Visits of few pages by users with many devices among them."""
+    """Visits to few pages by users with many devices."""
     rng = np.random.default_rng(seed)
     return [
         row | {"user": f"u{rng.integers(n // 8)}", "device": int(rng.geometric(0.01))}
@@ -194,7 +194,7 @@ def visits(n: int, seed: int) -> list[dict[str, Any]]:
 def test_a_forecast_of_distinct_values_is_what_another_half_releases(
     tmp_path: Path, listed: str, bound: str
 ) -> None:
-    """Keys shown, and the error with that of hidden keys, as `hush simulate` finds them."""
+    """Shown keys and the error, hidden keys included, agree with `hush simulate`."""
     more = f"{DISTINCT}\n{listed}"
     given, made = config(more, bound), sampled(tmp_path, visits(6_000, 1), more, bound)
     pipeline, (settings,) = compile_config(given).pipelines[0], given.pipeline
@@ -205,7 +205,7 @@ def test_a_forecast_of_distinct_values_is_what_another_half_releases(
     forecast = HistogramPlanner().forecast(asked, asked.parameters, range(4))
     assert forecast.by == "simulation" and "distinct values" in forecast.seen + forecast.lost
     assert 0 < forecast.cut < 1
-    for half, near in ((1, 0.1), (2, 0.25)):  # the same records, and others
+    for half, near in ((1, 0.1), (2, 0.25)):  # the sample's records, then others
         data = visits(6_000, half)
         pages = {"p1", "p2", "p3"} if listed else {row["page"] for row in data}
         pairs = {(row["page"], row["device"]) for row in data if row["page"] in pages}

@@ -1,4 +1,4 @@
-"""Three ways to go: what is hopeless is called so, and what helps is found."""
+"""Three alternatives: hopeless ones are named, and helpful ones are found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_what_is_hopeless_is_called_so_and_what_helps_is_found(answer: Answer) -
 
 
 class Judged(Search):
-    """A search for which errors are given: of a quick look, and with settings searched in full."""
+    """A search with given errors, for quick looks and for full searches of settings."""
 
     def __init__(self, folder: Path, quick: dict[str, float], full: dict[str, float]) -> None:
         made, records = read(write(folder / "visits.csv", rows=300, hours=1))

@@ -1,4 +1,4 @@
-"""What a load takes follows from measured costs; figures by hand."""
+"""Resources for a load, from measured costs; figures by hand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_figures_of_a_repartitioned_pipeline_by_hand():
     event = 30 + frames * 800
     assert found.topics.units == pytest.approx(event)
     two = size(FIXED._replace(direct=0, rekeyed=1, units=2, rate=1e9), COST)
-    bound = 2 * 40_000  # a frame of each of four shards, which send to two
+    bound = 2 * 40_000  # frames of four shards, each of which sends to two
     assert two.topics.rows == pytest.approx(5e5 * (1 - math.exp(-bound / 5e5)) / bound * 52.5)
     sums = 6e5 * (1 - math.exp(-40_000 / 6e5)) / 40_000
     assert two.topics.cells == pytest.approx(sums * 25 + 3 / 40_000 * 800)
@@ -159,7 +159,7 @@ def test_a_standby_is_one_more_table_of_a_process_that_applies_each_row():
     assert copied.memory == pytest.approx(alone.memory + 1e8)
     assert copied.restore == alone.restore
     one = FIXED._replace(processes=1)
-    assert size(one._replace(standbys=1), COST) == size(one, COST)  # nobody is there to hold it
+    assert size(one._replace(standbys=1), COST) == size(one, COST)  # no process to hold a copy
 
 
 def test_snapshots_take_each_table_once_and_what_standbys_copy_not_again():

@@ -1,4 +1,4 @@
-"""Ways to go: in words that fit a screen, and in lines that can be pasted.
+"""Alternatives, in words that fit a screen and in lines that can be pasted.
 
 Covers: planning/sentences.py
 """

@@ -35,7 +35,7 @@ def config(text: str = INPUT) -> Config:
 
 
 def write(path: Path, rows: int = 6_000, hours: int = 24, pages: int = 8) -> Path:
-    """Visits of users to pages, of ages 20…59; every user comes once."""
+    """Write visits to pages by users aged 20…59; every user visits once."""
     lines = ["user,page,age,t,spare"]
     for i in range(rows):
         time = START + i * hours * HOUR // rows

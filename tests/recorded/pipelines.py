@@ -1,6 +1,6 @@
 """Pipelines of every mechanism over one small stream, and the digests of what they release.
 
-A recorded release is a promise to whoever holds releases of an earlier version: the same logs, key
+A recorded release is a promise to users who hold releases of an earlier version: the same logs, key
 and configuration give the same bytes. Run ``python tests/recorded/pipelines.py`` only for
 a change that the changelog marks **noise**, **topics** or **guarantee**.
 """
@@ -101,7 +101,7 @@ QUANTILE = KEYS + 'inputs = { value = "fare" }\n' + MECHANISM
 QUANTILE += 'kind = "quantile"\nlow = 1\nhigh = 100\n'
 HISTOGRAM = MECHANISM + 'kind = "histogram"\n'
 
-# name: what follows the pipeline's head; histograms with an arrival window stand apart below.
+# Lines after the pipeline's head, by case; `text_of` makes further cases from these.
 SETTINGS: dict[str, str] = {
     "histogram-plain": KEYS + HISTOGRAM,
     "histogram-sums": KEYS + SUMS + HISTOGRAM + "budget = 6\n",
@@ -203,7 +203,7 @@ def values(n: int = 3000, seed: int = 8) -> list[dict[str, Any]]:
 
 
 def cases() -> list[str]:
-    """Names of everything that is recorded."""
+    """Names of all recorded cases."""
     return [*SETTINGS, "histogram-direct", "histogram-arrival", "histogram-hopping", *SURVEYS]
 
 
@@ -242,20 +242,20 @@ def outs(case: str, more: str = "") -> tuple[list[Out], list[Out]]:
 
 
 def released(case: str) -> list[bytes]:
-    """The same records as one line each."""
+    """The published records of a case, as one line each."""
     releases, latest = outs(case)
     return [_line(out) for out in (*releases, *latest)]
 
 
 def _line(out: Out) -> bytes:
-    """All that a reader of the record can see."""
+    """A record with everything that a reader can see."""
     headers = b",".join(b"%b=%b" % (name.encode(), value) for name, value in out.headers)
     place = b"%d|%d|%b" % (out.partition, out.timestamp or 0, headers)
     return b"%b|%b|%b" % (place, out.key or b"", out.value or b"")
 
 
 def digests(case: str) -> dict[str, Any]:
-    """How many records a case publishes, and the digest of each hundred of them."""
+    """Number of records that a case publishes, and the digest of each hundred of them."""
     lines = released(case)
     parts = [b"\n".join(lines[i : i + 100]) for i in range(0, len(lines), 100)]
     return {
@@ -266,7 +266,7 @@ def digests(case: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Record anew."""
+    """Record all cases again."""
     made = {case: digests(case) for case in cases()}
     RECORDED.write_text(json.dumps(made, indent=1) + "\n")
     for case, found in made.items():

@@ -1,1 +1,1 @@
-"""A seventh mechanism as a package of its own: this folder, and nothing else, knows it."""
+"""A seventh mechanism in its own package, which only this folder knows."""

@@ -1,4 +1,4 @@
-"""The mechanism itself: the contract suite, its counts against counting, its cost."""
+"""The mechanism itself: the contract suite, exact counts, its cost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MADE = build(BinnedParameters((0, 1, 5, 20), C), SETTING)
 
 
 def trace(draw: np.random.Generator, n: int = 200) -> Trace:
-    """Records of forty units with bins and keys by chance, some of them deletions."""
+    """Records of forty units with random bins and keys, some of them deletions."""
     trigger = np.sort(draw.integers(1, T + 1, n)).astype(np.intp)
     sign = np.where(draw.random(n) < 0.1, -1, 1).astype(np.int8)
     key, place = draw.integers(0, len(KEYS), n), draw.integers(0, MADE.bins, (n, 1))
@@ -35,7 +35,7 @@ def trace(draw: np.random.Generator, n: int = 200) -> Trace:
 
 
 def exact(events: Trace, releases: Sequence[Releases]) -> None:
-    """Each count is that of the first insertions of each unit so far, one by one."""
+    """Check each count against the first C insertions of each unit so far."""
     used: Counter[int] = Counter()
     count = np.zeros((len(KEYS), MADE.bins), np.int64)
     for t, release in enumerate(releases, 1):
@@ -58,7 +58,7 @@ def table(parts: Sequence[Part]) -> Any:
 
 
 def distance(first: Sequence[Part], second: Sequence[Part]) -> float:
-    """Squared distance of all that is released: every trigger has the counts up to it."""
+    """Squared distance of all released counts, which add up over triggers."""
     moved = np.cumsum(table(first) - table(second), axis=0)
     return float((moved**2).sum())
 

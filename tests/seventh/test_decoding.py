@@ -1,4 +1,4 @@
-"""Records with keys of their own and inputs: both decoders read both, and leave the same out."""
+"""Records with keys and inputs: both decoders read both, and drop the same records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every part of the product takes the package as it is, by its entry point alone."""
+"""Every part of the product accepts the package, only through its entry point."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SHOPS = ("north", "south", "west")  # the last is not listed
 
 @pytest.fixture(autouse=True)
 def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What an installer makes of the package's pyproject.toml."""
+    """Install the package's metadata as an installer would from its pyproject.toml."""
     project = tomllib.loads((HERE / "pyproject.toml").read_text("utf-8"))["project"]
     info = tmp_path / "site" / "binned-1.0.dist-info"
     info.mkdir(parents=True)
@@ -68,7 +68,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     (info / "entry_points.txt").write_text("\n".join(lines))
     for folder in (HERE, info.parent):
         monkeypatch.syspath_prepend(folder)
-    # Workers are processes of their own: they find it as any installed package is found.
+    # Workers are separate processes, which find the package like any installed one.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(info.parent), str(HERE)]))
     catalogue.entries.cache_clear()
     yield
@@ -76,7 +76,7 @@ def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def sales(first: int, last: int, n: int) -> list[dict[str, Any]]:
-    """So many sales, evenly over the hours first … last, prices and shops in turn."""
+    """``n`` sales, evenly over the hours first … last, with cycling prices and shops."""
     step = (last - first) * HOUR // n
     return [
         {"user": f"{first}-{i}", "t": ORIGIN + first * HOUR + i * step, "price": (i * 7) % 50,
@@ -126,7 +126,7 @@ def test_it_is_planned_documented_and_simulated(tmp_path: Path) -> None:
     said = run("simulate", "-c", str(config), str(data), "--seed", "s", "--json")
     (window,) = json.loads(said)["x-prices"]["windows"]
     assert (window["keys"], window["released"], window["hidden"]) == (2, 2, 0)
-    for place in range(3):  # the judge counted: errors are the noise's, in about 95 of 100
+    for place in range(3):  # errors are those of noise, so truths were computed
         figure = window["figures"][f"bin_{place}"]
         assert figure["rows"] == 2 and 0 < figure["error"] < 5 * planned["noise"]["bin_0"]
     exact = counts(rows)
@@ -140,7 +140,7 @@ def test_it_is_released_replayed_shown_and_drawn(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Local, "process", Child)  # a fork does not know of the package
+    monkeypatch.setattr(Local, "process", Child)  # a fork would not know the package
     name = unique("b")
     raw, rows = f"{name}-raw", [sales(0, 4, 900), sales(4, 8, 900)]
     with local(tmp_path / name, broker.bootstrap, TOML.format(name=name), {raw: 2}) as deployed:
@@ -166,7 +166,7 @@ def test_it_is_released_replayed_shown_and_drawn(
 
 
 def check(bodies: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
-    """The last counts as noise allows, by shop; manifests that say what noise that is."""
+    """Check final counts by shop within their noise, and manifests that state that noise."""
     found = [body for body in bodies if body["schema"] == "hush.release/2"]
     assert sorted({body["trigger"] for body in found}) == [1, 2, 3, 4] and len(found) == 8
     exact = counts(rows)
@@ -182,7 +182,7 @@ def check(bodies: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
 
 
 def shown(bootstrap: str, name: str) -> None:
-    """The live page lists both shops."""
+    """Check that the live page lists both shops."""
     board = Board(Kafka(bootstrap=bootstrap), name)
     board.start()
     try:

@@ -1,4 +1,4 @@
-"""The demo as a person runs it: a process of its own, a real Kafka, and nothing left behind.
+"""The demo as its own process, with a real Kafka: results, and nothing left behind.
 
 Covers: cli/demo/command.py, cli/demo/plot.py, cli/demo/report.py
 Covers: cli/demo/watch.py, cli/demo/workload.py
@@ -34,12 +34,12 @@ HUSH = [sys.executable, "-m", "hushstream", "demo"]
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Temporary folders lie in ``folder``, so that whatever the demo starts names it."""
+    """Environment with temporary folders in ``folder``, so that all started processes name it."""
     return os.environ | {"TMPDIR": str(folder), "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
 
 
 def _left(folder: Path) -> list[str]:
-    """Commands of processes that have something to do with ``folder``."""
+    """Command lines of processes that name ``folder``."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [line for line in map(command_of, pids) if str(folder) in line]
 
@@ -65,7 +65,7 @@ def test_it_shows_everything_and_leaves_nothing_but_the_picture(tmp_path: Path) 
     released, known = map(int, re.findall(r"(\d+) of (194) keys released", text)[0])
     assert 40 <= released <= 65 and known == 194
     shown = re.search(r"│ Manhattan +│ +1,(\d{3}) │ +\d+ │ +(\d+\.\d\d) │", text)
-    # Eight standard deviations of the noise: it is another one each time.
+    # Within eight standard deviations of the noise, which differs each time.
     assert shown and abs(int(shown[1]) - 97) < 64 and abs(float(shown[2]) - 10.89) < 2.4, text
     assert re.search(r"│ zones +│ trip +│ +1 │ +1 │ +1e-06 │", text)
     assert re.search(r"│ boroughs +│ trip +│ +5 │ +1 │ +1e-06 │", text)
@@ -159,7 +159,7 @@ def test_interrupted_in_the_middle_it_leaves_nothing(
     for line in running.stdout:
         if "workers started" in line:
             break
-    assert len(_left(tmp_path)) > 3  # itself, the broker, two workers
+    assert len(_left(tmp_path)) > 3  # the demo, the broker, two workers
     running.send_signal(number)
     said = running.stdout.read()
     running.stdout.close()

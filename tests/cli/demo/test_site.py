@@ -1,4 +1,4 @@
-"""A demo that is told to end ends so, even where a library swallows what the signal raised."""
+"""A signalled demo ends with the signal's code, even if a library swallows the exception."""
 
 from __future__ import annotations
 

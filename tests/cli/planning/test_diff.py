@@ -1,4 +1,4 @@
-"""New terms are told from old ones."""
+"""`hush diff` distinguishes new terms from old ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``hush learn``: the line to write, and what is said while nothing is known."""
+"""``hush learn``: the line to write, and the words while nothing is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..bench import typed
 
 @pytest.fixture
 def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Released]]:
-    """Releases as the topics would hold them, of a deployment in this folder."""
+    """Releases of a deployment in this folder, as the topics would hold them."""
     told = dict(of(1))
 
     def read(source: ReleaseTopic, wanted: Wanted) -> list[Released]:

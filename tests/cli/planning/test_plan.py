@@ -1,4 +1,4 @@
-"""A plan says what will be paid, and a simulation what comes of files.
+"""A plan states what will be paid, and a simulation what files would release.
 
 Covers: cli/planning/simulate.py, offline/files.py
 """

@@ -1,4 +1,4 @@
-"""Advice of ``hush plan``: it can be pasted, it is better, and it names its basis.
+"""Advice of ``hush plan``: it can be pasted, improves the release, and names its basis.
 
 Covers: mechanisms/planner.py, mechanisms/workload.py
 """
@@ -107,7 +107,7 @@ def test_a_sample_gives_settings_that_can_be_pasted_and_are_better(folder: Path)
     assert shares == sorted(shares) and len(shares) > 8
     assert advice["proposed"] in advice["candidates"]
     line = tomllib.loads(advice["toml"])["mechanism"]
-    assert line["debias_cap"] == 90 and "delay" not in line  # what was given and is no default
+    assert line["debias_cap"] == 90 and "delay" not in line  # configured, not default
     assert {k: line[k] for k in advice["settings"]} == advice["settings"]
     with_line(folder, "histogram", advice["toml"])
     again = pages("--tune", "--sample", "sample.csv")
@@ -131,8 +131,8 @@ def test_a_person_sees_the_warning_the_table_and_the_line(folder: Path) -> None:
 def test_a_sample_says_what_a_cap_leaves_of_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two days of the same records, and a purse of a small part of a day's bound."""
-    monkeypatch.setattr(search, "WORK", 1)  # what is searched for beside it is not asked here
+    """Two days of the same records, with a purse of a small part of a day's bound."""
+    monkeypatch.setattr(search, "WORK", 1)  # no time for the search, which is not tested here
     head, *rows = (folder / "sample.csv").read_text().split("\n")
     later = [f"{row.rpartition(',')[0]},{int(row.rpartition(',')[2]) + DAY}" for row in rows]
     (folder / "sample.csv").write_text("\n".join([head, *rows, *later]))
@@ -368,7 +368,7 @@ def test_a_map_gets_a_bound_for_a_shape_that_can_be_pasted(
     text = MAP.replace("KIND", kind).replace("SPLIT", split).replace("AXES", AXES)
     (folder / "hush.toml").write_text(text)
     shape = ("--shape", "users=3000,records=60000,keys=9")
-    assert proposed()["map"] is None  # without a law of records there is nothing to say
+    assert proposed()["map"] is None  # without records per unit there is nothing to say
     first = proposed(*shape)["map"]
     assert first["changed"] and first["units"] == 3000
     errors = first["expected_error"]

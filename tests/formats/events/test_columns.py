@@ -1,4 +1,4 @@
-"""Decoding by columns: on whatever input, the answers are those of decoding each record.
+"""Decoding by columns: on any input the answers are those of decoding each record.
 
 Covers: formats/events/columns.py
 Covers: formats/events/views.py, formats/events/json_scan.py, formats/events/key_scan.py
@@ -49,7 +49,7 @@ def raw(values: list[bytes | None]) -> list[RawRecord]:
 
 
 def told(found: Decoded) -> Any:
-    """All that a decoded list says, in plain values; the order of keys says nothing."""
+    """A decoded list in plain values; the order of its distinct keys does not matter."""
     n = len(found.time)
     good = [row for row in range(n) if row not in found.bad]
     views = []
@@ -80,7 +80,7 @@ def agree(decoder: Decoder, values: list[bytes | None]) -> None:
 
 
 def placed(found: Decoded) -> tuple[Any, Any]:
-    """Digests of the units, and whether they belong elsewhere: text that is read is hashed too."""
+    """Digests of the units, and whether they belong to other partitions."""
     return UnitDigests(bytes(32), "murmur2", 7, 3).look(found.unit)
 
 
@@ -138,7 +138,7 @@ def event(random: Random) -> bytes:
     blanks = random.choice([(",", ":"), (", ", ": "), (" ,\n", "\t:\r ")])
     text = json.dumps({n: body[n] for n in names}, ensure_ascii=random.random() < 0.5,
                       separators=blanks)  # fmt: skip
-    if random.random() < 0.05:  # a name that comes twice
+    if random.random() < 0.05:  # a doubled name
         text = text[:-1] + blanks[0] + '"page":"twice"}'
     return text.encode("utf-8", "surrogatepass")
 
@@ -247,15 +247,15 @@ def test_a_deep_value_is_skipped_or_left_to_the_other_way():
 
 
 def test_a_field_that_comes_twice_is_left_to_the_other_way():
-    """It checks each of them, and takes the last: a wrong one that comes first counts."""
+    """It checks each value and takes the last, so a wrong first value matters."""
     some = (b'"a"', b'"b"', b"1.5", b"[]", b"null", b"true", b'""')
-    for name in (b"page", b"\\u0070age"):  # of which the second is the first
+    for name in (b"page", b"\\u0070age"):  # the second is the first, escaped
         whole = b'{"user":"u","page":%s,"kind":1,"t":1,"fare":2,"' + name + b'":%s}'
         agree(made(), [whole % (one, other) for one in some for other in some])
 
 
 def test_every_way_to_write_a_number_is_one_unit():
-    """A second way to write it would be a second unit, with a bound of its own."""
+    """A second spelling of a number would be a second unit, with its own bound."""
     ways = (b"0", b"-0", b"7", b"07", b"7.0", b"7e0", b"70e-1", b'"7"', b"-7")
     agree(made(), [b'{"user":%s,"page":"a","kind":1,"t":1,"fare":2}' % way for way in ways] * 9)
 
@@ -282,7 +282,7 @@ def test_decimals_are_those_of_the_standard_library_or_left_to_it():
 
 
 def test_plain_events_never_take_the_slow_way(monkeypatch):
-    """Else the agreement above would say nothing about the scanner."""
+    """Otherwise the agreement above would say nothing about the scanner."""
     decoder = made()
     monkeypatch.setattr(decoder, "_each", None)
     body = {
@@ -322,7 +322,7 @@ def test_units_read_like_a_list():
 
 IDS = {
     1: Pinned(Schema("JSON", "{}"), 0),
-    2: Pinned(Schema("JSON", "{ }"), 150),  # records before offset 150 came when it was unknown
+    2: Pinned(Schema("JSON", "{ }"), 150),  # unknown to records before offset 150
     3: Pinned(Schema("AVRO", "{}"), 0),
     1 << 31: Pinned(Schema("JSON", "{}"), 0),
 }

@@ -63,7 +63,7 @@ BAD: list[tuple[str, Any]] = [
     ("malformed", b'{"user":NaN}'),
     ("malformed", b'{"user":"\xed\xa0\x80","page":"p","t":5}'),
     ("malformed", b'{"user":"\\ud800","page":"p","t":5}'),
-    ("malformed", b'{"a":' * 3_000 + b"}" * 3_000),  # skipped fields may nest as they like
+    ("malformed", b'{"a":' * 3_000 + b"}" * 3_000),  # skipped fields may nest to any depth
     ("wrong_type", b"[]"),
     ("wrong_type", b"7"),
     ("wrong_type", body(user=1.5)),
@@ -109,8 +109,8 @@ def test_each_bad_record_has_its_reason_and_its_neighbours_are_read(reason, bad)
 
 
 def test_every_reason_of_the_decoder_is_reached():
-    # The partition of a unit is judged by the stage that knows the partitioner.
-    # Those of schemas have a test of their own.
+    # The stage that knows the partitioner checks the partition of a unit.
+    # Reasons about schemas have their own test.
     others = {"wrong_partition", "huge_batch", "unknown_schema", "wrong_schema"}
     assert {reason for reason, _ in BAD} == set(REASONS) - others
 
@@ -164,7 +164,7 @@ def test_no_record_ever_raises_and_each_has_one_fate(values, how):
     assert set(bad.values()) <= set(REASONS)
     assert not set(found.bad) & set(view.bad)
     assert sorted([*bad, *view.rows.tolist()]) == list(range(len(records)))
-    # One at a time gives the same: no record has a say in another's fate.
+    # Single records get the same result: no record affects another.
     for row, record in enumerate(records):
         alone = made.decode([record])
         assert (alone.bad | alone.views[0].bad).get(0) == bad.get(row)
@@ -320,7 +320,7 @@ TAILS = st.sampled_from([b"", b',"junk":1e999', b',"junk":"\xff"', b',"fare":1e9
 
 
 def counted(found: Any, place: int) -> list[Any]:
-    """What a pipeline counts of each record, by row."""
+    """A pipeline's counted records: row, time, unit, key, value and sign."""
     view = found.views[place]
     rows = zip(view.rows.tolist(), view.key.tolist(), view.value.tolist(), view.sign, strict=True)
     return [
@@ -334,7 +334,7 @@ def counted(found: Any, place: int) -> list[Any]:
     st.lists(st.sampled_from(READERS), min_size=2, max_size=4),
 )
 def test_what_a_pipeline_counts_does_not_depend_on_its_neighbours(records, readers):
-    """A wrong type in a field that only another pipeline reads cost a record of this one."""
+    """A wrong type in a field of another pipeline once made this pipeline lose the record."""
     values = [
         json.dumps(body(n=1, at={"x": 2}) | given).encode()[:-1] + tail + b"}"
         for given, tail in records
@@ -364,7 +364,7 @@ class Slots:
 
 @pytest.mark.parametrize("how,value", [("iso", "1970-01-01T00:00:01Z"), ("epoch_s", 1)])
 def test_an_event_time_in_a_field_called_time_is_the_event_time(how: str, value: Any) -> None:
-    """It was taken for a numeric input of that name, and every record was dropped."""
+    """The field was once taken for a numeric input, and every record was dropped."""
     fields = InputFields("time", how, "UTC", ("user",))
     made = Decoder(fields, [PipelineFields((), inputs={})], [Slots()])  # type: ignore[list-item]
     found = made.decode(raw({"user": "u", "time": value}))

@@ -1,4 +1,4 @@
-"""Frames: every reason is reached, and what one pipeline counts depends on its own fields alone.
+"""Frames: every reason is reached, and a pipeline's counts depend only on its own fields.
 
 Covers: formats/events/objects.py, formats/events/wires.py
 """
@@ -94,7 +94,7 @@ def test_schemas_take_turns_and_fields_are_found_by_name() -> None:
     decoded = decoder("avro", *both).decode(log(*values), KNOWN)
     assert decoded.bad == {}
     assert keys(decoded) == {0: "a", 1: "b", 2: "a", 3: "b", 4: "a", 5: "b"}
-    # Who reads the field whose type has changed loses the record; who does not, counts it.
+    # Only the pipeline that reads the field with a changed type loses the record.
     assert keys(decoded, 1) == {0: "a", 2: "a", 4: "a"}
     assert decoded.views[1].bad == dict.fromkeys((1, 3, 5), "wrong_type")
     assert {getattr(reason, "path", "") for reason in decoded.views[1].bad.values()} == {"fare"}

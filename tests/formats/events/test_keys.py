@@ -1,4 +1,4 @@
-"""Keys of events: numbered, told apart by type, refused for a reason."""
+"""Keys of events: numbered, distinguished by type, refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two ways of a decoder, each by itself."""
+"""The two ways of a decoder, separately."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ NONE: Mapping[int, Pinned] = MappingProxyType({})
 def one_by_one(
     decoder: Decoder, records: Sequence[RawRecord], known: Mapping[int, Pinned] = NONE
 ) -> Decoded:
-    """What the readers of single records make of all records."""
+    """All records, decoded by the readers of single records."""
     return decoder._each.decode(records, known)
 
 
 def by_columns(
     decoder: Decoder, records: Sequence[RawRecord], known: Mapping[int, Pinned] = NONE
 ) -> Decoded:
-    """What compiled loops make of records, however few there are, and of the rest the readers."""
+    """Records decoded by compiled loops, however few, and by the readers where loops cannot."""
     assert decoder._columns is not None
     found, left = decoder._columns.decode(records, known)
     return merged(found, one_by_one(decoder, [records[n] for n in left.tolist()], known), left)

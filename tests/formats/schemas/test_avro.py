@@ -1,4 +1,4 @@
-"""Avro payloads: the same values as the reference reader gives, and no trouble with hostile bytes.
+"""Avro payloads: the reference reader's values, and hostile bytes without errors.
 
 Covers: formats/schemas/avro_types.py, formats/schemas/batch.py, formats/schemas/schema.py
 """

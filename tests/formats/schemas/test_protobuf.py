@@ -1,4 +1,4 @@
-"""Protobuf payloads: the same values as Google's library gives, and no trouble with hostile bytes.
+"""Protobuf payloads: the values of Google's library, and hostile bytes without errors.
 
 Covers: formats/schemas/proto_types.py, formats/schemas/proto_text.py
 """
@@ -60,7 +60,7 @@ def _field(name: str, number: int, kind: str, **more: Any) -> Any:
 
 
 def _descriptor() -> descriptor_pb2.FileDescriptorProto:
-    """The same file, as a compiler would describe it."""
+    """The schema's file descriptor, as a compiler would make it."""
     file = descriptor_pb2.FileDescriptorProto(
         name="shop.proto", package="shop.v1", syntax="proto3",
         dependency=["google/protobuf/timestamp.proto"],
@@ -194,7 +194,7 @@ def test_the_reference_library_gives_the_same_values(encoding: str, seed: int) -
 
 @pytest.mark.parametrize("seed", range(30))
 def test_joined_messages_are_merged_as_the_reference_merges_them(seed: int) -> None:
-    # Two messages one after the other are one message: the last value counts, parts are merged.
+    # Two concatenated messages are one: the last value counts, and nested messages are merged.
     rng = random.Random(seed)
     payloads, truth = [], []
     for many in (2, 2, 3, 40):
@@ -249,7 +249,7 @@ DISPUTED = {
 def test_fields_about_which_implementations_disagree_have_one_verdict(
     field: bytes, good: bool
 ) -> None:
-    # The first fields are read of all records at once, what follows hundreds of them one by one.
+    # The first fields are read for all records at once, later ones record by record.
     _, bad = _read(SCHEMAS["text"], [field, b"\x10\x01" * STEPS + field])
     assert bad == [not good] * 2
 

@@ -1,4 +1,4 @@
-"""Every record of every mechanism is written in each encoding, and read back as it was."""
+"""Every record of every mechanism is written in each encoding and read back unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_record_of_every_mechanism_comes_back_as_it_was(
     found = bodies(case, change)
     for header, body in found:
         value = codec.encode(header, body)
-        assert value == codec.encode(header, dict(reversed(body.items())))  # order tells nothing
+        assert value == codec.encode(header, dict(reversed(body.items())))  # order does not matter
         assert schema_id(value) == codec.records[header].number
         assert json.loads(codec.to_json(value)) == body
     assert {header for header, _ in found} == set(known)

@@ -1,4 +1,4 @@
-"""JSON Schemas of single pipelines: they hold every record, and nothing else."""
+"""JSON Schemas of single pipelines: they accept every record of the pipeline, and nothing else."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from .test_avro_codec import ODD, PLACES
 
 
 def message(shape: ValueShape, value: Any) -> Any:
-    """A record as the JSON of the official library has it."""
+    """A record in the JSON form of the official library."""
     if shape.kind == "record":
         inner = names_of(shape)
         return {a: message(s, value[n]) for n, a, s in inner if value[n] is not None}
@@ -50,7 +50,7 @@ def test_the_official_library_writes_the_same_bytes_and_reads_them(
     shape = described(case, change)[header]
     text = schema(shape, "hush.p")
     kind, write = message_class(text), writer(shape)
-    parse_protobuf(Schema("PROTOBUF", text))  # an input could be read by it too
+    parse_protobuf(Schema("PROTOBUF", text))  # an input could use the schema too
     for body in [b for h, b in bodies(case, change) if h == header][:40]:
         mine, theirs = bytearray(), kind()
         write(body, mine)

@@ -31,7 +31,7 @@ class BinnedParameters:
 
 
 def build(parameters: BinnedParameters, setting: Setting) -> Binned:
-    """The mechanism with the least noise that the budget affords.
+    """Build the mechanism with the least noise that the budget affords.
 
     Raises:
         ParameterError: there is no public list of keys, edges do not increase, or the budget does
@@ -43,7 +43,7 @@ def build(parameters: BinnedParameters, setting: Setting) -> Binned:
     if not 2 <= len(edges) <= MOST + 1 or any(a >= b for a, b in pairwise(edges)):
         raise ParameterError("edges", parameters.edges, f"must be 2 to {MOST + 1}, increasing")
     horizon = at_least("horizon", setting.horizon, 1)
-    # A record is counted again at every trigger from its own on, at most at T of them.
+    # A record counts at every trigger from its own on, so at most at T triggers.
     fitted = fit(setting, [Need(Fraction(horizon * bound**2), Fraction(1))], horizon * bound, ZERO)
     return Binned(horizon, edges, bound, fitted.variance[0], fitted.loss)
 

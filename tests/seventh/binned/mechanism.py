@@ -1,19 +1,19 @@
 """Counts by record key and bin, with fresh Gaussian noise at every trigger.
 
-Guarantee. Neighbours: two streams of which one lacks all records of one unit. Keys and bins are
-public, so what is released does not depend on which of them have records. Of a unit at most C
-records of an epoch are counted, in log order; which records of other units count does not depend on
-it. Let c_w be those in window w: Σ c_w ≤ C. The counts that trigger t of window w releases are of
-all records of the window up to t. So they differ between neighbours by integers d with
-Σ abs(d) ≤ c_w, hence Σ d² ≤ c_w²; and every count gets a discrete Gaussian of variance σ² of its
-own, drawn once. All T triggers of all windows together are adaptive Gaussian releases with
+Guarantee. Neighbours are two streams, one of which lacks all records of one unit. Keys and bins are
+public, so the set of released counts does not depend on which of them have records. At most C
+records of a unit are counted in an epoch, in log order; this does not affect which records of other
+units count. Let c_w be the unit's counted records in window w, so Σ c_w ≤ C. Trigger t of window w
+releases the counts of all records of the window up to t. So they differ between neighbours by
+integers d with Σ abs(d) ≤ c_w, hence Σ d² ≤ c_w²; and every count gets its own discrete Gaussian of
+variance σ², drawn once. All T triggers of all windows together are adaptive Gaussian releases with
 
     Σ_w T·c_w² / σ² ≤ T·C² / σ² = μ²,
 
-of which at most T·C have d ≠ 0: `accounting` turns that into (ε, δ), grid of the noise included. ∎
+of which at most T·C have d ≠ 0. `accounting` turns this into (ε, δ), including the noise's grid. ∎
 
-*No draw covers two contents.* A draw is labelled by key, trigger and bin, and what it covers is
-complete at that trigger.
+*No draw covers two contents.* A draw is labelled by key, trigger and bin, and the count that it
+covers is complete at that trigger.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Binned(Mechanism):
 
     @cached_property
     def traits(self) -> Traits:
-        """A key's row has its counts; each is released at every trigger."""
+        """A row per key with its counts; each count is released at every trigger."""
         return Traits(
             horizon=self.horizon,
             outputs=tuple(Output(f"bin_{place}", least=INSERTING) for place in range(self.bins)),
@@ -125,7 +125,7 @@ class Binned(Mechanism):
         return stated_records(self.bound, unit)
 
     def digests(self) -> tuple[str, ...]:
-        """None: edges stand in the configuration; all else is exact."""
+        """No digests: edges are in the configuration, and all else is exact."""
         return ()
 
     def plan(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Binned(Mechanism):
         return [(f"bin_{i}", f"{low:g} ≤ value < {high:g}") for i, (low, high) in ends]
 
     def truth(self, seen: WindowRecords, released: Sequence[bytes]) -> Truth:
-        """How many records every key has in every bin."""
+        """Exact number of records of each key in each bin."""
         table = np.zeros((len(seen.keys), self.bins), np.int64)
         np.add.at(table, (seen.key, seen.value[:, 0]), seen.sign > 0)
         names = seen.keys.tolist()

@@ -1,4 +1,4 @@
-"""Lists of records in Avro: of schemas as producers have them, and now and then others."""
+"""Lists of records in Avro, mostly with schemas as producers have them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ STRANGE: list[Kind] = ["null", "bytes", "string", "double", "boolean", "fixed", 
 
 
 class Writer(World):
-    """Schemas as producers have them, and now and then others; values of all of them."""
+    """Random schemas, mostly as producers have them, and values of them."""
 
     def event(self) -> dict[str, Any]:
-        """A schema with the needed fields among others."""
+        """A schema that has the needed fields among others."""
         fields = []
         for name in NEEDED:
             if self.rng.random() < 0.02:
@@ -44,7 +44,7 @@ class Writer(World):
         return {"type": "record", "name": self._name(), "fields": fields}
 
     def filled(self, kind: Kind) -> Kind:
-        """A type that needs a name or parts, with them."""
+        """A type, completed with a name or parts if it needs them."""
         if kind == "enum":
             symbols = ["A", "B", "long_one"][: self.rng.randrange(1, 4)]
             return {"type": "enum", "name": self._name(), "symbols": symbols}
@@ -55,7 +55,7 @@ class Writer(World):
         return self.record(2) if kind == "record" else kind
 
     def value(self, kind: Any) -> Any:
-        """A value; texts and numbers are those that are hard to read."""
+        """A value; texts and numbers are often hard to read."""
         if kind == "string":
             return self.rng.choice(TEXTS) if self.rng.random() < 0.3 else self.rng.choice("abc")
         if kind == "long":
@@ -78,7 +78,7 @@ def in_avro(schema: Any, value: Any) -> bytes:
 
 
 def avro_list(seed: int, size: int = 250) -> tuple[list[bytes | None], dict[int, Pinned]]:
-    """Values of four schemas that take turns, plain and spoilt, and what their ids stand for."""
+    """Plain and spoilt values of four alternating schemas, and the schemas by id."""
     world = Writer(seed)
     random = world.rng
     schemas = [world.event() for _ in range(4)]
@@ -100,7 +100,7 @@ def avro_list(seed: int, size: int = 250) -> tuple[list[bytes | None], dict[int,
     return values, known
 
 
-BODY = b"\x02u\x02a\x02k\x0a" + struct.pack("<d", 2.0)  # of the plain one
+BODY = b"\x02u\x02a\x02k\x0a" + struct.pack("<d", 2.0)  # a plain value's body
 
 
 def avro_of(kinds: Mapping[str, Any], *more: Any) -> Pinned:

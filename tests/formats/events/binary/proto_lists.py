@@ -43,7 +43,7 @@ class Message:
             "message Part { int32 x = 1; } message First { string user = 1; }"
             f"message E {{ {' '.join(lines)} }}"
         )
-        if random.random() < 0.5:  # the first of its file, which is named by one byte
+        if random.random() < 0.5:  # then `E` is the file's first message, which one byte names
             self.text = self.text.replace("message First { string user = 1; }", "")
             self.text = self.text.replace("message Part { int32 x = 1; }", "")
             self.text += "message Part { int32 x = 1; }"
@@ -78,7 +78,7 @@ class Message:
         return varint(number, longer=random.choice((0,) * 20 + (1, 4)))
 
     def value(self) -> bytes:
-        """Fields in order, sometimes in another, missing, twice, or of another wire type."""
+        """Fields in order, sometimes shuffled, missing, doubled, or with another wire type."""
         random, fields = self.random, list(self.fields)
         if random.random() < 0.2:
             random.shuffle(fields)
@@ -90,13 +90,13 @@ class Message:
                 continue
             given = random.choice(list(WIRES)) if random.random() < 0.01 else kind
             out += varint(number << 3 | WIRES[given]) + self._value(given)
-        if random.random() < 0.1:  # of a newer schema
+        if random.random() < 0.1:  # a field of a newer schema
             out += varint(random.choice((17, 5_000)) << 3 | 2) + varint(2) + b"xy"
         return out
 
 
 def proto_list(seed: int, size: int = 250) -> tuple[list[bytes | None], dict[int, Pinned]]:
-    """As `avro_list`."""
+    """Plain and spoilt values of four alternating messages, and the schemas by id."""
     random = Random(f"{seed} proto")
     kinds = [Message(random) for _ in range(4)]
     known = {n: Pinned(Schema("PROTOBUF", one.text), 0) for n, one in enumerate(kinds)}

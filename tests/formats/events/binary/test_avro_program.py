@@ -1,4 +1,4 @@
-"""Avro by columns: on whatever input, the answers are those of reading each record.
+"""Avro by columns: on any input the answers are those of reading each record.
 
 Covers: formats/events/binary/avro_program.py
 """
@@ -41,7 +41,7 @@ def test_both_ways_agree_on_every_record_in_avro(lists: int) -> None:
         how = ("epoch_s", "epoch_ms", "epoch_us", "record")[seed // 4 % 4]
         read += agree(made("avro", how=how), *avro_list(seed))
         agree(made("avro", how=how, where=WHERE), *avro_list(seed))
-    assert read > lists * 20  # or the agreement says little about the loops
+    assert read > lists * 20  # else the agreement would say little about the loops
 
 
 def test_plain_records_in_avro_never_go_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def test_symbols_that_are_no_plain_text_are_left_to_the_other_way() -> None:
 
 
 def test_every_integer_is_one_unit_and_one_key() -> None:
-    """Another way to write it would be another unit, with a bound of its own."""
+    """A second encoding of a number would be a second unit, with its own bound."""
     numbers = [*LONGS, *(10**n for n in range(19)), *(-(10**n) for n in range(19))]
     known = {1: avro_of({"user": "long", "page": "long"})}
     two = [varint(n << 1 ^ n >> 63) * 2 for n in numbers]

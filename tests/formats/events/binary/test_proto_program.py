@@ -1,4 +1,4 @@
-"""Protobuf by columns: on whatever input, the answers are those of reading each record.
+"""Protobuf by columns: on any input the answers are those of reading each record.
 
 Covers: formats/events/binary/proto_program.py
 """
@@ -36,7 +36,7 @@ def test_plain_records_in_protobuf_never_go_the_other_way(monkeypatch: pytest.Mo
     never(decoder, monkeypatch)
     found = decoder.decode(raw([value] * LEAST), {1: Pinned(Schema("PROTOBUF", text), 0)})
     assert list(found.unit) == [-1] * LEAST and found.time[3] == 17_000
-    # What a writer leaves out is false.
+    # An omitted boolean is false.
     assert found.views[1].keys.tolist() == [b'["b",false]'] and len(found.views[1].rows) == LEAST
     assert found.views[0].value[0, 0] == 50
 

@@ -1,4 +1,4 @@
-"""Avro and Protobuf by columns: neighbours, buffers, limits, and who is asked.
+"""Avro and Protobuf by columns: neighbours, buffers, limits, and which reader is used.
 
 Covers: formats/events/binary/scan.py, formats/events/binary/program.py, formats/events/scanned.py
 """
@@ -32,7 +32,7 @@ LIST_OF: dict[str, Callable[[int], tuple[list[bytes | None], dict[int, Pinned]]]
 
 
 def by_record(found: Decoded) -> list[Any]:
-    """What is said of each record, in the order of the list."""
+    """Results for each record, in the order of the list."""
     times, units, views, bad = told(found)
     seen: list[dict[int, Any]] = []
     for rows, keys, value, sign, own in views:
@@ -64,7 +64,7 @@ def test_what_is_made_of_a_record_does_not_depend_on_its_neighbours(encoding: st
 def test_records_in_one_buffer_are_read_like_records_apart(encoding: str) -> None:
     values, known = LIST_OF[encoding](2)
     whole = [value or b"" for value in values]
-    ends = np.cumsum([len(value) + 1 for value in whole]) + 10  # a zero behind each: no headers
+    ends = np.cumsum([len(value) + 1 for value in whole]) + 10  # each ends with a zero: no headers
     begins = ends - [len(value) for value in whole]
     begins[[value is None for value in values]] = -1
     offsets = np.arange(len(values))

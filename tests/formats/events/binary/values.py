@@ -1,4 +1,4 @@
-"""Values of producers, plain and spoilt; and the comparison of both ways to read them."""
+"""Values of producers, plain and spoilt, and the comparison of both ways to read them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def raw(values: list[bytes | None]) -> list[RawRecord]:
 
 
 def agree(decoder: Decoder, values: list[bytes | None], known: Mapping[int, Pinned]) -> int:
-    """Compare both ways; return how many records the loops read by themselves."""
+    """Compare both ways; return how many records the loops read on their own."""
     records = raw(values)
     fast, slow = by_columns(decoder, records, known), one_by_one(decoder, records, known)
     assert told(fast) == told(slow), values
@@ -68,7 +68,7 @@ def framed(number: int, payload: bytes) -> bytes:
 
 
 def varint(value: int, longer: int = 0) -> bytes:
-    """A number of variable length, with zeros behind it that say nothing."""
+    """A number of variable length, padded with ``longer`` redundant bytes."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value >= 0x80:

@@ -1,4 +1,4 @@
-"""Conditions and derived columns of records, against a plain reading of each record by itself.
+"""Conditions and derived columns of records, against a plain reading of each single record.
 
 Covers: formats/events/expressions/derived.py, formats/events/expressions/filtered.py
 Covers: formats/events/expressions/valued.py
@@ -94,7 +94,7 @@ def leaf(random: Random) -> Condition:
 
 
 def on_row(random: Random) -> Condition:
-    """A condition on what the kind finds in a table."""
+    """A condition on the table row that the field `kind` finds."""
     text = random.random() < 0.5
     tests: list[Leaf] = [Present("", random.choice([True, False]))]
     if text:
@@ -153,7 +153,7 @@ def told(where: Condition | None) -> dict[str, Any] | None:
     for name, value in vars(where).items():
         if name == "parts":
             found[name] = [told(part) for part in value]
-        elif isinstance(value, Leaf):  # of the row
+        elif isinstance(value, Leaf):  # a condition on the row
             found |= {"test": told(value), "rows": ROWS[found["sha256"]]}
         elif isinstance(value, tuple):
             found[name] = [str(v) if isinstance(v, Fraction) else v for v in value]
@@ -171,7 +171,7 @@ def described(one: Derived) -> dict[str, Any]:
 
 
 def columns(random: Random) -> tuple[NumericField, ...]:
-    """The fare of all records, of some, and a number of others."""
+    """Columns: the fare of all records, the fare of some, and a count of some."""
     some = NumericField(*FARE_OF, where=condition(random), called="some")
     counted = NumericField(None, *FARE_OF[1:3], Fraction(1), condition(random), "counted")
     return random.choice([(FARE,), (some,), (some, counted), (counted, FARE, some)])
@@ -187,7 +187,7 @@ def summed(column: NumericField) -> dict[str, Any]:
 
 
 def read(fields: PipelineFields, value: bytes) -> Any:
-    """What the judge makes of a record; it shares no code with the decoder."""
+    """The judge's reading of a record; it shares no code with the decoder."""
     config = {
         "input": {
             "max_record_bytes": 5000,
@@ -237,7 +237,7 @@ def test_decoders_and_the_judge_agree(seed: int) -> None:
         if rows_of(part):
             alone[row] = rows_of(part)[0]
         assert set(part.views[0].bad.values()) <= set(slow.views[0].bad.values())
-    assert alone == wanted  # no neighbour changes what is made of a record
+    assert alone == wanted  # no neighbour changes a record's result
     if decoder._columns is not None:
         fast = by_columns(decoder, records)
         assert rows_of(fast) == wanted
@@ -276,7 +276,7 @@ def test_a_number_without_a_band_has_no_key() -> None:
 
 
 def test_parts_of_a_time_follow_their_zone_through_a_change_of_clocks() -> None:
-    before = 1_553_993_940_000_000  # 2019-03-31 00:59 UTC; an hour is left out in Berlin then
+    before = 1_553_993_940_000_000  # 2019-03-31 00:59 UTC; Berlin skips an hour next
     time = np.array([before, before + 60_000_000], np.int64)
     assert TimePart("hour", "Europe/Berlin").values(time) == [1, 3]
     assert TimePart("hour").values(time) == [0, 1]
@@ -296,7 +296,7 @@ def test_bands_have_the_decimals_of_their_width() -> None:
 @pytest.mark.parametrize("pattern", ["%a%b%c%a%b%c%d", "(?:a*)*$|(?:a|a)*c$"])
 def test_no_pattern_takes_more_than_linear_time(pattern: str) -> None:
     fits = matching("like" if pattern.startswith("%") else "matches", (pattern,))
-    for size in (500, 30_000):  # going back takes seconds, and until the sun is out
+    for size in (500, 30_000):  # backtracking would take seconds, and then for ever
         text = "ab" * size + "c" * size + "!"
         began = process_time()
         fits(text)
@@ -319,14 +319,14 @@ def test_a_function_is_computed_once_for_each_distinct_text(
     for read_all in (by_columns, one_by_one):
         (view,) = read_all(decoder, records).views
         assert len(view.rows) == 1000
-        assert sorted(asked) == ["A", "A", "B", "B"]  # in WHERE, and in the key
+        assert sorted(asked) == ["A", "A", "B", "B"]  # once in WHERE, once in the key
         asked.clear()
 
 
 def test_loops_read_a_field_once_whatever_the_number_of_its_conditions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And what is cached says the same of records that a later condition leaves known."""
+    """The cached field gives the same results as reading each record."""
     read: list[str] = []
 
     def told(name: str) -> None:

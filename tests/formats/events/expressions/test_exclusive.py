@@ -1,4 +1,4 @@
-"""Conditions that exclude each other: what is said to, no record fulfils both of."""
+"""Conditions that exclude each other: no record fulfils both."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ TOGETHER: list[tuple[Condition, Condition]] = [
     (Every((A, OPEN)), Some((SHUT, A))),
     (Present("n"), above(1)),
     (row("Queens"), row("Queens", "Bronx")),
-    (row("Queens"), A),  # the field is a text whatever row it finds
+    (row("Queens"), A),  # the field is text, whatever row it finds
     (row("Queens"), row_fits("page", ZONES, TextIn("", ("Bronx",)))),
     (row("Queens"), row_fits("kind", PublicTable({"1": "x"}), TextIn("", ("x",)))),
     (row("Queens"), row_fits("kind", PublicTable({"3": "x"}), Present("", False))),
