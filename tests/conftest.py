@@ -57,7 +57,7 @@ NOTICED = 0.005  # seconds; a shorter phase is not among the slowest tests eithe
 BROKER_FIXTURES = {"broker", "empty_broker", "own_broker"}
 SHARED = {
     "group.min.session.timeout.ms": "1000",
-    # No test kills it, so it need not be found dead soon: an idle one takes half as much of a core.
+    # No test kills it, so rare heartbeats are enough, and an idle broker needs half as much CPU.
     "broker.heartbeat.interval.ms": "3000",
     "broker.session.timeout.ms": "12000",
 }

@@ -72,7 +72,7 @@ class Api:
         self._url = url
         self._token = token
         self._context = ssl.create_default_context(cafile=str(cafile))
-        self._context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # a plain certificate of a test
+        self._context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # accepts a test's plain certificate
 
     def call(
         self, method: str, path: str, body: bytes | None = None, kind: str = "application/json",

@@ -106,7 +106,7 @@ def keep(png: bytes, path: Path, digest: str) -> None:
 
 
 def caption(name: str, minutes: float) -> str:
-    """The text below a picture: what has drawn it, and from what."""
+    """The text below a picture: which program drew it, and from which data."""
     who = "hush live" if name == "values.json" else "a real Prometheus"
     return (
         f"Drawn by components of Grafana {browser.version()} without its server, from the queries "

@@ -288,7 +288,7 @@ def test_added_partitions_open_from_a_snapshot(broker: Broker, tmp_path: Path, n
         before = len(run.manifests()) // 2
         at = FIRST_HOUR + before * HOUR
         run.publish(topic, [{"user": f"v{n}", "page": "added", "t": at} for n in range(USERS)], 2)
-        run.settings["engine.keep_clock"] = "1h"  # so that all triggers since are there
+        run.settings["engine.keep_clock"] = "1h"  # so that it has all triggers since then
         run.start("one")
         run.wait_ready(["one"])
         hours(run, before, before + 72)

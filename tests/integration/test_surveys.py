@@ -128,7 +128,7 @@ def foreign(devices: Devices) -> list[Any]:
         base | {"theta": 65},
         base | {"user": valued, "theta": base["theta"] % 64 + 1},  # not published
         base | {"user": valued, "theta": base["theta"] % STEP},  # a wrong channel
-        base | {"user": valued, "theta": base["theta"] % STEP + 3 * STEP},  # there is no such one
+        base | {"user": valued, "theta": base["theta"] % STEP + 3 * STEP},  # no such channel
         base | {"code": devices.survey.hybrid.outputs},
         base | {"user": valued, "group": RANGE, "theta": 0, "code": 0},
         {"user": "nobody", "slot": slot, "minutes": 1e6},

@@ -87,7 +87,7 @@ class Copy:
             code = self.run(mutant.tests, seconds=self._timeout)
         finally:
             path.write_text(text, "utf-8")
-            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # compiled code fits again
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # so that bytecode fits again
         if code is None:
             return "stopped"
         if code == pytest.ExitCode.TESTS_FAILED:

@@ -86,7 +86,7 @@ def test_a_schema_without_a_type_is_avro_and_a_missing_one_is_unknown(
 def test_anything_else_is_no_answer(served: tuple[str, Pages], answer: tuple[int, str]) -> None:
     url, pages = served
     pages["/schemas/ids/1"] = answer
-    with pytest.raises(Exception):  # noqa: B017 - whatever it is, it is asked again
+    with pytest.raises(Exception):  # noqa: B017 - any error leads to a retry
         RegistryClient(RegistrySettings(url=url)).fetch(1)
 
 
@@ -154,7 +154,7 @@ def test_a_probe_asks_anew(served: tuple[str, Pages]) -> None:
     assert client.fetch(1) == Schema("AVRO", "{}")
     for answer in ((503, "{}"), (404, "<html>lost</html>"), (401, "{}"), (200, "{}")):
         pages["/schemas/ids/1"] = answer
-        with pytest.raises(Exception):  # noqa: B017 - whatever it is, it is no answer
+        with pytest.raises(Exception):  # noqa: B017 - any error, but no answer
             client.probe(1)
 
 

@@ -1,4 +1,4 @@
-"""Compressed batches: those that fit are read; for one that does not, a record says so."""
+"""Compressed batches: one that fits is read; a record stands for one that is too large."""
 
 from __future__ import annotations
 
