@@ -9,7 +9,7 @@ error of any constant threshold, chosen for the data, with the reports of nine u
 * ``told``: the range is `ROOM` times the best threshold, and the second group reports within it.
 * ``exact``: the threshold of least error on the second group's exact values.
 
-So ``topl`` over ``told`` is the cost of the first group's noise and size, ``told`` over ``exact``
+So ``topl`` over ``told`` is the cost of a range from the first group, ``told`` over ``exact``
 the cost of the second group's noise, and ``exact`` the cost of so few users in that group, and of
 leaving both groups out of the mean.
 """

@@ -17,7 +17,7 @@ finally:
 
 
 RUNS, LEAST = 200, 177
-"""At 95 % fewer are covered once in 10⁴ times; with half the variance, 97 times in 100."""
+"""With 95 % coverage fewer than `LEAST` cover once in 10⁴; with half the variance, 97 in 100."""
 
 
 def test_intervals_hold_the_mean_of_clipped_values_and_tell_nothing_of_what_is_cut():

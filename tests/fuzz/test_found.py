@@ -241,7 +241,7 @@ def test_a_released_number_of_four_hundred_digits_is_damage_and_not_a_column():
         decode_public(header, row % value)
 
 
-# -- schemas, by whoever may register one ----------------------------------------------------------
+# -- schemas, which anyone may register ------------------------------------------------------------
 
 
 def _read_by(encoding: str, text: str) -> set[str]:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 Draw = Callable[[int, bytes, int], int]
-"""Noise of a window, a key and a number of the draw."""
+"""Noise by window, key and number of the draw."""
 STEPS = 256
 
 

@@ -38,7 +38,7 @@ PLAIN, POLYGON = (
     "b82ccffc399e513fc9bdd0748c046903f95e38d18605dba5d0d4a07f7153cd98",
     "081163812698f8821098f0a3e74d84a944b85dfa487013ba444bc3b6d11c8599",
 )
-"""Charged hashes: whoever has an open epoch must be able to go on, unless the changelog says so."""
+"""Charged hashes. They stay, so that open epochs continue, unless the changelog says otherwise."""
 
 OUTER = [[0, -1], [2, -1], [2, 1], [0, 1], [0, -1]]
 HOLE = [[0.5, -0.5], [0.5, 0.5], [1.5, 0.5], [1.5, -0.5], [0.5, -0.5]]

@@ -67,6 +67,6 @@ def test_an_error_without_a_signal_stays_what_it_is(tmp_path: Path, kept: bool) 
 
 
 def _signalled(number: signal.Signals) -> None:
-    """Deliver a signal whose effect nobody sees, as some libraries do."""
+    """Deliver a signal and swallow its exception, as some libraries do."""
     with pytest.raises((SystemExit, KeyboardInterrupt)):
         os.kill(os.getpid(), number)

@@ -64,8 +64,8 @@ def exact_sums(slots: Slots, trace: Trace, theta: int) -> np.ndarray:
 def in_force(mechanism: Tops | Pak, trace: Trace, first: int) -> list[int]:
     """The noise-free threshold of every slot, by definition; ``first`` until the first new choice.
 
-    Thresholds of later stretches maximise the scores of `Relearning`'s chooser, which are computed
-    here again from accepted records alone.
+    Thresholds of later stretches follow from the scores of `Relearning`'s chooser, which are
+    computed here again from accepted records alone.
     """
     slots, again = mechanism.slots, mechanism.relearning
     out = [first] * slots.slots

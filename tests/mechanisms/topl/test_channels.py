@@ -92,7 +92,7 @@ def test_the_ratio_of_any_two_values_is_bounded_after_rounding(
 @each
 @pytest.mark.parametrize("value", [0.0, 30.0, 61.8, 100.0])
 def test_outputs_are_drawn_with_the_probabilities_of_the_table(channel: int, value: float) -> None:
-    """The device's own code, 40,000 draws by a generator of its own; false alarm 1e-6."""
+    """The device's code, in 40,000 draws of a seeded generator; false-alarm rate 1e-6."""
     survey, n = told("1", 8), 40_000
     draw = np.random.default_rng([3, channel, int(value)])
     step = 32 + channel * STEP

@@ -135,7 +135,7 @@ def test_it_recovers_the_distribution(shape: str, smooth: bool) -> None:
     got = local.fit(counts, survey.square_wave, smooth)
     assert got.density.sum() == pytest.approx(1) and (got.density >= 0).all()
     assert got.rounds < 10_000
-    # Wasserstein distance, in units of the range; the filter blurs what is a few buckets wide
+    # Wasserstein distance, in units of the range; the filter blurs features of a few buckets
     assert np.abs(np.cumsum(got.density - truth)).sum() / 32 < (0.03 if smooth else 0.012)
 
 

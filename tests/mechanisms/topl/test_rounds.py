@@ -1,4 +1,4 @@
-"""Surveys in two rounds: what each group is told, what counts, and what range and theta become."""
+"""Surveys in two rounds: published steps of each group, counted reports, range and theta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bound of a unit: a slot counts once, however its reports arrive."""
+"""The bound of a unit: a slot counts once, in whatever slices its reports come."""
 
 from __future__ import annotations
 
