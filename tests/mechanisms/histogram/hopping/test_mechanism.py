@@ -5,6 +5,7 @@ Covers: mechanisms/histogram/hopping/noise.py
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -214,7 +215,25 @@ def test_a_unit_alone_decides_with_no_more_than_delta(hops: int, per_epoch: int)
             bar = mechanism.threshold[ordinal - 1] / 256
             reached += norm.sf((bar - m) / deviation)
         assert reached <= share * m**2 / 12
-    assert reached > 0
+
+
+@pytest.mark.parametrize(("hops", "per_epoch"), SIZES)
+def test_a_unit_in_all_epochs_of_a_window_decides_with_almost_its_share(
+    hops: int, per_epoch: int
+) -> None:
+    """Of all ways to spread records over epochs, the worst uses up β·Σ m²/Q to a fiftieth."""
+    mechanism = made(hops, per_epoch, budget=12)
+    epochs, most = 1 + -(-(hops - 1) // per_epoch), mechanism.bound.most_per_key()
+    beta = float(DELTA) / 2 / (per_epoch + hops - 1)
+    spread = [one for one in itertools.product(range(most + 1), repeat=epochs) if any(one)]
+    for ordinal in range(1, per_epoch + 1):
+        deviation = mechanism.noises[0].variance_at(ordinal) ** 0.5
+        bar = mechanism.threshold[ordinal - 1] / 256
+        used = [
+            norm.sf((bar - sum(one)) / deviation) / (beta * sum(m * m for m in one) / 12)
+            for one in spread
+        ]
+        assert 0.98 < max(used) <= 1
 
 
 def test_epochs_together_decide_with_no_more_than_their_sum() -> None:
