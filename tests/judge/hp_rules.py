@@ -8,6 +8,7 @@ from typing import Any
 from .gaussian import epsilon_of, gdp, mu_of, root
 from .matrices import matrix
 from .numbers import spent, up
+from .purses import Costs
 from .space import SpaceRules
 from .wide import laplace_variance
 
@@ -41,11 +42,15 @@ class PrivhpRules(SpaceRules):
         if self.gauss:
             self.matrix = matrix(p["factorization"], self.horizon)
             self.sizes = self._gaussian(shares)
+            self.epoch = self._priced(self.sizes)._replace(delta=self._lost())
         else:
             self.sizes = [
                 self.touched(level) * self.heights * self.budget / (left * share)
                 for level, share in enumerate(shares)
             ]
+            moved = (self.touched(n) * self.heights * self.budget / s
+                     for n, s in enumerate(self.sizes))  # fmt: skip
+            self.epoch = Costs(Fraction(0), sum(moved, self.total), Fraction(0))
 
     def touched(self, level: int) -> int:
         """The number of sums of a level that one record moves."""
@@ -72,24 +77,40 @@ class PrivhpRules(SpaceRules):
 
     def _gaussian(self, shares: list[Fraction]) -> list[Fraction]:
         """Variances by level: the largest μ² in steps of 63/64 that fits."""
-        left = self.epsilon - self.total
-        each = [self.budget * self.matrix.draws * self.touched(level) for level in self.levels]
-        shifts = [self.touched(n) * self.budget**2 * self.matrix.sensitivity2 * 4**self.matrix.bits
-                  for n in self.levels]  # fmt: skip
-        inexact = (1 + 3 ** math.ceil(left)) * sum(each) * Fraction(1, 2**110)
+        left, rest = self.epsilon - self.total, self.delta - self._lost()
         mu2 = mu_of(left, self.delta) ** 2
         while True:
-            found = [up(shift / (share * mu2)) for shift, share in zip(shifts, shares, strict=True)]
-            parts_ = zip(shifts, found, each, strict=True)
-            costs = [spent((shift, Fraction(1)), square, n) for shift, square, n in parts_]
-            pure, joint = sum(b for _, b in costs), sum(a for a, _ in costs)
-            rest = self.delta - inexact - sum(Fraction(n, 2**129) for n in each)
+            found = [up(self._shift(n) / (share * mu2)) for n, share in enumerate(shares)]
+            joint, pure, _ = self._priced(found)
+            pure -= self.total
             if pure < left:
-                mu = root(Fraction(joint))
+                mu = root(joint)
                 first, second = gdp(left - pure, mu)
                 if pure + epsilon_of(mu, rest) <= left and first <= 5 * second:
                     return found
             mu2 *= Fraction(63, 64)
+
+    def _draws(self, level: int) -> int:
+        """Draws of a level that a unit moves."""
+        return self.budget * self.matrix.draws * self.touched(level)
+
+    def _shift(self, level: int) -> Fraction:
+        """Square of what a unit moves a level by, in steps of the grid."""
+        unit = self.matrix.sensitivity2 * 4**self.matrix.bits
+        return Fraction(self.touched(level) * self.budget**2 * unit)
+
+    def _priced(self, squares: list[Fraction]) -> Costs:
+        """μ² and pure part of an epoch with these variances."""
+        each = [spent((self._shift(n), Fraction(1)), square, self._draws(n))
+                for n, square in enumerate(squares)]  # fmt: skip
+        pure = sum((b for _, b in each), self.total)
+        return Costs(sum((a for a, _ in each), Fraction(0)), pure, Fraction(0))
+
+    def _lost(self) -> Fraction:
+        """The δ of draws that are not exact, and of their grid."""
+        number = sum(map(self._draws, self.levels))
+        inexact = (1 + 3 ** math.ceil(self.epsilon - self.total)) * Fraction(1, 2**110)
+        return number * (inexact + Fraction(1, 2**129))
 
     def variance(self, level: int, t: int) -> float:
         """Variance of one sum after trigger t."""

@@ -5,7 +5,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from .matrices import matrix
+from .numbers import spent
 from .pak_counter import gaussian
+from .purses import Costs
 from .space import SpaceRules
 from .wide import laplace_variance
 
@@ -56,8 +58,10 @@ class PhdRules(SpaceRules):
         if opens:
             self._open(Fraction(p["start_share"]))
         self.steps = max(self.horizon - self.first + 1 - opens, 1)
+        events = p["bound"] - p["bound"] % 2 if self.lifetime else p["bound"]
+        beside = self.total + self.budget * share * each  # of all records, and of splitting
+        self.epoch = Costs(Fraction(0), events * self.count + beside, Fraction(0))
         if self.kind == "matrix":
-            events = p["bound"] - p["bound"] % 2 if self.lifetime else p["bound"]
             self.matrix = matrix(p["factorization"], self.steps)
             touched, epsilon = events * self.matrix.draws, events * self.count
             inexact = (1 + 3 ** math.ceil(epsilon)) * touched * Fraction(1, 2**110)
@@ -65,6 +69,8 @@ class PhdRules(SpaceRules):
             square = gaussian(epsilon, self.delta - inexact, shift, touched)
             assert square is not None
             self.square = square
+            mu2, pure = spent((shift, Fraction(1)), square, touched)
+            self.epoch = Costs(mu2, pure + beside, inexact + Fraction(touched, 2**129))
 
     def _open(self, share: Fraction) -> None:
         """At the first trigger, spend part of an event's cost on private splitting."""

@@ -103,13 +103,20 @@ def times(costs: Costs, parts: int) -> Costs:
     return Costs(*(Fraction(parts, GRID) * one for one in costs))
 
 
-def fits(costs: Costs, epsilon: Fraction, delta: Fraction) -> bool:
-    """Whether these costs together are (ε, δ)."""
+def fits(costs: Costs, epsilon: Fraction, delta: Fraction, squares: Fraction | None = None) -> bool:
+    """Whether these costs together are (ε, δ).
+
+    Args:
+        costs: those of all parts, added up.
+        squares: of the parts' pure parts, added up; None: there is one part.
+    """
     mu2, pure, lost = costs
     left = delta - lost
+    if mu2 == 0 and pure <= epsilon and left >= 0:
+        return True
     if left <= 0:
         return False
-    rho = (mu2 + pure**2) / 2
+    rho = (mu2 + (pure**2 if squares is None else squares)) / 2
     with localcontext(DIGITS):
         log = Fraction(-(Decimal(left.numerator) / left.denominator).ln())
     if rho + 2 * root(rho * log) <= epsilon:

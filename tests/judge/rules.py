@@ -272,8 +272,9 @@ class Rules(Windows):
         """Whether all pipelines that share a budget cost at most that budget."""
         if (shared := self.config["budget"].get("shared")) is None:
             return True
-        joint = together([self.epoch, *(one.epoch for one in self.beside)])
-        return fits(joint, Fraction(shared["epsilon"]), Fraction(shared["delta"]))
+        each = [one.epoch for one in (self, *self.beside)]
+        squares = sum((one.pure**2 for one in each), Fraction(0))
+        return fits(together(each), Fraction(shared["epsilon"]), Fraction(shared["delta"]), squares)
 
     def purses(self) -> Purses:
         """Full purses. Pipelines that share a cap have purses of their own, for the same part f."""

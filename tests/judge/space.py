@@ -51,10 +51,6 @@ class SpaceRules(Rules):
         if p.get("debias"):
             self.total = Fraction(p.get("debias_share", Fraction(1, 10))) * self.epsilon
 
-    def affordable(self) -> bool:
-        """Whether the budget is the pipeline's own; a shared one is not judged."""
-        return "shared" not in self.config["budget"]
-
     def situate(self, manifests: Iterable[Mapping[str, Any]]) -> None:
         """Learn the region from manifests."""
         self.region, self.seen = region(self.own["domain"], manifests), {}

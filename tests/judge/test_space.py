@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from random import Random
 from typing import Any
 
@@ -16,9 +17,9 @@ from hushstream.mechanisms.phdstream import node_counters, tree
 from hushstream.mechanisms.spatial import privtree
 from hushstream.topics.config.load import loads
 
-from .outcomes import outcome, verdict
+from .outcomes import outcome, public, verdict
 from .published import objections
-from .worlds import HORIZONS, INPUT, PIPELINE, World, first_twice, world
+from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, World, first_twice, sharing, world
 
 AXES = '{ name = "x", low = 0, high = 2 }, { name = "y", low = -1, high = 1, kind = "integer" }'
 DOMAIN = 'domain = {{ depth = {}, split = "{}", axes = [{}] }}'
@@ -92,6 +93,53 @@ def test_privhp_releases_what_the_judge_says(case: str) -> None:
     axes = AXES.replace(', kind = "integer"', "")
     found, rows = judged(text("privhp", *HP[case], depth=7, axes=axes))
     assert found == [] and rows > 20
+
+
+SHARING = {
+    "gaussian": (', noise = "gauss", k = 4, bound = 2', ', counter = "matrix", bound = 2', 0.001),
+    "both": (', noise = "gauss", k = 4, debias = true', ", lifetime = 2, bound = 4", 0.001),
+    "pure": (", k = 4, bound = 2", ', selection = "private", bound = 2', 0),
+}
+
+
+def shared(case: str) -> Deployment:
+    """Two maps, and where δ allows it a histogram, that share a budget."""
+    hp, phd, delta = SHARING[case]
+    given, members = [], {"p": ("privhp", "binary", hp), "q": ("phdstream", "all", phd)}
+    for name, (kind, split, more) in members.items():
+        domain = DOMAIN.format(3, split, AXES)
+        one = sharing(name, "[]", 6, "", f", {domain}{more}").replace("key = []\n", "")
+        given.append(one.replace('kind = "histogram"', f'kind = "{kind}"'))
+    given += [sharing("h", '["page"]', 6, "", "")] * bool(delta)
+    names = ", ".join(f"{name} = 1" for name in "pqh"[: len(given)])
+    budget = SHARED.format(members=names, epsilon=12, delta=delta, cap="")
+    head = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"')
+    return compile_config(loads(head + budget + "".join(given), environ={}), {"events": 2})
+
+
+@pytest.mark.parametrize("case", SHARING)
+def test_maps_that_share_a_budget_are_judged(case: str) -> None:
+    made = shared(case)
+    one = world(made, Random(5), events=300, users=40)
+    found, rows = verdict(made, placed(one), one.clock)
+    assert found == [] and rows > 20
+
+
+@pytest.mark.parametrize("case", SHARING)
+def test_maps_that_spend_more_together_than_they_have_are_found(case: str) -> None:
+    made = shared(case)
+    for pipeline in made.pipelines:
+        told = public(made.inputs[0], pipeline)
+        rules = told.rules()
+        assert rules.affordable()
+        cost, charged = rules.epoch, pipeline.mechanism.cost()
+        assert (cost.mu2, cost.delta) == (charged.mu2, charged.delta)
+        assert float(cost.pure) == pytest.approx(float(charged.epsilon), rel=1e-9)
+        budget = told.config["budget"]
+        less = {n: str(Fraction(budget["shared"][n]) * Fraction(4, 5)) for n in budget["shared"]
+                if n in ("epsilon", "delta")}  # fmt: skip
+        poor = budget | {"shared": budget["shared"] | less}
+        assert not told._replace(config=told.config | {"budget": poor}).rules().affordable()
 
 
 def _more(real: Any) -> Any:
