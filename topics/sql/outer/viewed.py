@@ -10,6 +10,7 @@ from sqlglot import exp
 from ..aggregates.stated import Aggregated
 from ..columns import aliases, bare, item_at, number_of, path_of, uncast, whole_of
 from ..expressions.filters import conditions_of
+from ..parsing.dialect import NULLS_FIRST
 from ..refusal import QueryError, instead_of, over_of, refused
 from .outer import ARITHMETIC, AskedOfRows, limit_of
 
@@ -251,6 +252,8 @@ class _View:
 
     def _ordered(self, one: exp.Expr) -> dict[str, Any]:
         node, items = bare(one.this), self._outer.expressions
+        if NULLS_FIRST in one.meta:
+            raise refused(one, "rows without the value come last: leave out NULLS FIRST")
         if (item := item_at(node, items)) is not None:
             node = item
         name = self._labels.get(node)

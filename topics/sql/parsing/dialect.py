@@ -21,6 +21,9 @@ from ..refusal import QUANTILE_CALLS
 NAMED = "named"
 """Key in an aggregate's ``meta``: its named arguments."""
 
+NULLS_FIRST = "nulls first"
+"""Key in the ``meta`` of a step of ORDER BY in which it is written."""
+
 PLACE = "place"
 """Key in an expression's ``meta``: its begin and end in the parsed text."""
 
@@ -177,6 +180,14 @@ class Hush(Dialect):
         }
 
         locals().update({f"_parse_{name}": _placed(name) for name in _PARSED})
+
+        def _parse_ordered(self, parse_method: Any = None) -> Any:
+            """A step of ORDER BY, which notes NULLS FIRST: the parser sets it by itself, too."""
+            made = super()._parse_ordered(parse_method)
+            words = [one.text.upper() for one in self._tokens[: self._index][-2:]]
+            if made is not None and words == ["NULLS", "FIRST"]:
+                made.meta[NULLS_FIRST] = True
+            return made
 
         def _parse_lambda(self, alias: bool = False) -> Any:
             """A list after DISTINCT, followed by a named argument."""

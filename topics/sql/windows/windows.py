@@ -137,9 +137,9 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
         return _whole(node, _TRUNC.get(given[1].name.upper(), given[1].name), zone, sunday=False)
     if name in _CUT:
         return _truncated(node, given, source, table)
-    if name == "TIME_SLICE" and len(given) == 3:  # of Snowflake: a time, a number, and its unit
+    if name == "TIME_SLICE" and len(given) in (3, 4):  # of Snowflake: a time, a number, its unit
         check_fixed(node, given[0], source, table)
-        return Windowed(duration_of(exp.Interval(this=given[1], unit=exp.var(given[2].name))))
+        return _sliced(node, *given[1:])
     if name in _BINS:
         if len(given) < 2:
             raise refused(node, f"needs a length and a time: {name}(INTERVAL '1 hour', time)")
@@ -156,6 +156,19 @@ def _bucket(name: str, length: str) -> Windowed:
     fixed = re.fullmatch(r"\d+[smhdw]", length) is not None
     moved = _MONDAY_2000 % _seconds(length) if fixed and name == "TIME_BUCKET" else 0
     return Windowed(length, utc(moved * 1_000_000) if moved else None)
+
+
+def _sliced(
+    node: exp.Expr, number: exp.Expr, unit: exp.Expr, end: exp.Expr | None = None
+) -> Windowed:
+    """Slices of Snowflake: those of weeks count from the Monday before 1970."""
+    if end is not None and end.name.upper() not in ("START", "END"):
+        raise refused(node, "the fourth argument must be 'START' or 'END', which name one window")
+    length = duration_of(exp.Interval(this=number, unit=exp.var(unit.name)))
+    weeks = re.fullmatch(r"(\d+)w", length)
+    if weeks is None:
+        return Windowed(length)
+    return Windowed(length, utc((int(weeks[1]) * 7 - 3) * 86_400_000_000))
 
 
 def _tumbling(
