@@ -117,11 +117,11 @@ def _opened(path: Path, compression: str | None) -> Any:
 def _csv(path: Path, compression: str | None, asked: Extract) -> Rows:
     delimiter, columns = asked.layout
     with _opened(path, compression) as file:
-        rows = csv.reader(file, delimiter=delimiter or ",")
-        head = list(columns) or next(rows, [])
+        rows = csv.reader(file, delimiter=delimiter or ",", strict=True)
+        head = list(columns) or next(_told_quotes(path, rows), [])
         _check_head(path, head)
         places = [(i, n) for i, n in enumerate(head) if asked.wanted is None or n in asked.wanted]
-        for row in rows:
+        for row in _told_quotes(path, rows):
             if row:  # as `csv.DictReader`: an empty line is no row, a short one lacks fields
                 size = len(row)
                 if asked.strict and size != len(head):
@@ -131,6 +131,22 @@ def _csv(path: Path, compression: str | None, asked: Extract) -> Rows:
                         "quote fields that hold the delimiter"
                     )
                 yield {name: _typed(row[i]) if i < size else None for i, name in places}
+
+
+def _told_quotes(path: Path, rows: Any) -> Iterator[list[str]]:
+    """Yield rows; a quote that is not closed, or closed too early, is told with its line."""
+    line = 1
+    try:
+        for row in rows:
+            yield row
+            line = rows.line_num + 1
+    except csv.Error as error:
+        # The parser's words quote no content. A field is at most 131,072 characters, so a quote
+        # that is never closed ends there, or with the file.
+        raise ConfigError(
+            f"{path}, line {line}: the row that begins here cannot be read ({error}): close each "
+            'quote, and write a quote within a quoted field twice ("")'
+        ) from None
 
 
 def _check_head(path: Path, head: Sequence[str]) -> None:

@@ -74,6 +74,25 @@ def test_a_layout_names_delimiter_and_columns(tmp_path: Path) -> None:
         stream_file(tmp_path / "f.jsonl", layout=FileLayout(";"))
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('a,b\n1,x\n2,"y\n3,z\n', 3),
+        ('a,"b\n1,x\n', 1),
+        ('a,b\n1,"x\ny"\n2,"5" pipe"\n', 4),
+        ('a,b\n1,x\n2,"' + "secret\n" * 20_000, 3),
+    ],
+)
+def test_a_quote_that_is_not_closed_is_told_with_its_line(
+    tmp_path: Path, text: str, line: int
+) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"f\.csv, line {line}: .*: close each quote") as caught:
+        read_file(path)
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["f.parquet.gz", "f.csv.rar", "f", "f.gz"])
 def test_an_unknown_kind_is_named_with_those_that_are_known(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")

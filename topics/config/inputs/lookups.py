@@ -120,7 +120,8 @@ def read_table(path: Path, match: str, take: str) -> PublicTable:
     try:
         return PublicTable(_typed(_pairs(path, rows, match, take)))
     except csv.Error as error:
-        raise ConfigError(f"{path}, line {rows.line_num}: {error}") from error
+        rule = 'close each quote, and write a quote within a quoted field twice ("")'
+        raise ConfigError(f"{path}, line {rows.line_num}: {error}: {rule}") from error
 
 
 def _pairs(path: Path, rows: Any, match: str, take: str) -> dict[str, str]:
