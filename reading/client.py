@@ -15,6 +15,7 @@ from ..agents.kafka.logs import check, consumer, raw
 from ..errors import EngineError, ParameterError
 from ..topics.assembly import Assembly, Released
 from ..topics.config.model import Kafka
+from ..topics.config.toml.values import address_rule
 from ..topics.names import releases_topic
 from .schemas import Schemas
 from .tables import table_of
@@ -132,6 +133,13 @@ def follow_releases(
     return releases(source, wanted, follow=True, patience=patience)
 
 
+def kafka_at(bootstrap: str) -> Kafka:
+    """The connection to brokers without encryption; a wrong address is a `ParameterError`."""
+    if (rule := address_rule(bootstrap)) is not None:
+        raise ParameterError("bootstrap", bootstrap, rule)
+    return Kafka(bootstrap=bootstrap)
+
+
 def source_of(
     bootstrap: str | Kafka,
     pipeline: str,
@@ -139,7 +147,7 @@ def source_of(
     options: Mapping[str, Any] | None = None,
 ) -> ReleaseTopic:
     """The source that a client's arguments name."""
-    kafka = Kafka(bootstrap=bootstrap) if isinstance(bootstrap, str) else bootstrap
+    kafka = kafka_at(bootstrap) if isinstance(bootstrap, str) else bootstrap
     return ReleaseTopic(kafka, topic or releases_topic(pipeline), pipeline, options or {})
 
 

@@ -47,7 +47,7 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
         selecting: the part of δ that key selection spends.
 
     Raises:
-        ParameterError: nothing is left of δ, or ε is so large that noise is finer than its grid.
+        ParameterError: nothing is left of δ, or ε is too small or too large for the grid of draws.
     """
     inexact = inexact_draws(setting.epsilon, touched * 2 * len(needs))
     extra = selecting + inexact
@@ -63,7 +63,7 @@ def fit(setting: Setting, needs: Sequence[Need], touched: int, selecting: Fracti
         epsilon -= loss.epsilon * Fraction(17, 16)  # what the noise grid costs
         if epsilon <= 0:
             break
-    raise finer_than_grid(setting.epsilon)
+    raise unfit_for_grid(setting.epsilon)
 
 
 def inexact_draws(epsilon: Fraction, draws: int) -> Fraction:
@@ -101,8 +101,11 @@ def too_small(delta: Fraction, inexact: Fraction) -> str:
     return "is too small: key selection leaves nothing of it for the noise"
 
 
-def finer_than_grid(epsilon: Fraction) -> ParameterError:
-    """The error for an ε that allows less noise than one step of the grid of draws."""
+def unfit_for_grid(epsilon: Fraction) -> ParameterError:
+    """The error for an ε that the grid of draws costs: the noise is too fine, or ε too small."""
+    if epsilon < 1:
+        rule = "is too small: the grid on which noise is drawn costs more; choose a larger one"
+        return ParameterError("epsilon", float(epsilon), rule)
     rule = f"is too large: it asks for noise finer than the grid of draws, and {MEANINGLESS}"
     return ParameterError("epsilon", float(epsilon), rule)
 

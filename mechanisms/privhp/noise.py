@@ -29,7 +29,7 @@ import numpy as np
 from ...errors import ParameterError
 from .. import accounting
 from ..accounting import normal
-from ..accounting.calibration import finer_than_grid, inexact_draws, too_small
+from ..accounting.calibration import inexact_draws, too_small, unfit_for_grid
 from ..columns import F64, I64
 from ..contract import Cost, Noise, Setting
 from ..factorization import Factorization
@@ -169,7 +169,7 @@ class MatrixNoise(SumNoise):
             if accounting.total(made.costs(), setting.delta)[0] <= setting.epsilon:
                 return made
             mu2 *= Fraction(63, 64)
-        raise finer_than_grid(setting.epsilon)
+        raise unfit_for_grid(setting.epsilon)
 
     def costs(self) -> tuple[Cost, ...]:
         factor = self.processes[0].factor

@@ -105,7 +105,7 @@ def loads(
         if (found := _ENDLESS.search(text)) is not None:
             line = text.count("\n", 0, found.start()) + 1
             raise ConfigError(f"{name}:{line}: {NOT_HUGE}") from error
-        raise ConfigError(f"{name}: {error}") from error
+        raise ConfigError(f"{name}:{_unread(str(error), text)}") from error
     except RecursionError as error:
         raise ConfigError(f"{name}: tables or lists are nested too deeply") from error
     problems = [Problem(path, SECRETS[path]) for path in SECRETS if _take_out(data, path)]
@@ -130,6 +130,16 @@ def loads(
         raise ConfigError(_report(problems, origins))
     assert isinstance(config, Config)
     return config
+
+
+def _unread(message: str, text: str) -> str:
+    """Put the line of a parser's message first, as in messages about settings."""
+    what, _, place = message.rpartition(" (at ")
+    if (found := re.fullmatch(r"line (\d+), (column \d+)\)", place)) is not None:
+        return f"{found[1]}: not TOML: {what} ({found[2]})"
+    if place == "end of document)":
+        return f"{text.rstrip().count(chr(10)) + 1}: not TOML: {what} at the end of the file"
+    return f" {message}"
 
 
 def _take_out(data: dict[str, Any], path: Path) -> bool:

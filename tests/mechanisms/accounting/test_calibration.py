@@ -45,3 +45,12 @@ def test_a_delta_that_selection_uses_up_is_refused() -> None:
         fit(SETTING, NEEDS, 100, SETTING.delta)
     with pytest.raises(ParameterError, match="delta"):
         fit(replace(SETTING, delta=Fraction(1, 10**40)), NEEDS, 100, Fraction(0))
+
+
+def test_an_epsilon_below_the_cost_of_the_grid_is_too_small_and_a_huge_one_too_large() -> None:
+    with pytest.raises(ParameterError, match="epsilon = 1e-30: is too small: the grid"):
+        fit(replace(SETTING, epsilon=Fraction(1, 10**30)), NEEDS, 100, Fraction(0))
+    need = [Need(Fraction(10**5), Fraction(1))]
+    loose = Setting(Fraction(30), Fraction(2, 5), 20)
+    with pytest.raises(ParameterError, match=r"epsilon = 30\.0: is too large: it asks"):
+        fit(loose, need, 100, Fraction(0))

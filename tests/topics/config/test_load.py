@@ -86,6 +86,12 @@ def test_a_mark_of_the_encoding_is_passed_over_and_another_one_is_told(tmp_path:
         ('every = "6h"', 'cron = "0 0 30 2 *", count = 24', r":12: .*(not a cron rule|fires less)"),
         ('length = "1d"', 'length = "1d", origin = "May"', r":11: .*point in time"),
         ("epsilon = 0.1", "epsilon = 0", r":13: .*budget\.epsilon: 0 must be greater than 0"),
+        (
+            "epsilon = 0.1",
+            "epsilon = 1e-400",
+            r":13: .*budget\.epsilon: 1E-400 is too small: it must be greater than 0",
+        ),
+        ("epsilon = 0.1", "epsilon = 1e400", r":13: .*must lie between 0 and 1000"),
         ("epsilon = 0.1", "epsilon = inf", r":13: .*must be a finite number"),
         ("epsilon = 0.1", "epsilon = nan", r":13: .*must be a finite number"),
         ("epsilon = 0.1", "epsilon = true", r":13: .*true must be a number"),
@@ -97,6 +103,11 @@ def test_a_mark_of_the_encoding_is_passed_over_and_another_one_is_told(tmp_path:
             'input = "trip"',
             r":9: .*\"trip\" is not .* did you mean 'trips'",
         ),
+        ('key = "zone"', "key = '$.zone.id'", r":10: .*\"\$\.zone\.id\" is JSONPath: write zone"),
+        ('key = "zone"', "key = '$[\"zone\"].id'", r":10: .*is JSONPath: write zone\.id$"),
+        ('key = "zone"', "key = 'zones[0].id'", r":10: .*JSONPath: write names .* of a list"),
+        ('key = "zone"', "key = 'zones[*]'", r":10: .*no path reads elements of a list"),
+        ('key = "zone"', "key = '$'", r":10: .*is JSONPath: write names with dots"),
         ('key = "zone"', "key = []", r":10: .*key: must be a path"),
         ('key = "zone"', "key = ['a', 'a']", r":10: .*distinct paths"),
         ('key = "zone"', "key = 'a..b'", r":10: .*path such as a\.b\.c"),
@@ -152,13 +163,32 @@ def test_a_mark_of_the_encoding_is_passed_over_and_another_one_is_told(tmp_path:
         ("[[input]]", "[engine]\npublic_port=70000\n[[input]]", r":2: .*between 0 and 65535"),
         ("[[input]]", "[engine]\npublic_port=9465\n[[input]]", r"operator_port: must differ"),
         ("[[input]]", "[engine]\nreplication_factor=0\n[[input]]", r":2: .*-1 or at least 1"),
-        ("[[input]]", "[[input]", r"Expected .*line 1"),
+        (
+            "[[input]]",
+            "[kafka]\nbootstrap='x:99999'\n[[input]]",
+            r":2: kafka\.bootstrap: \"x:99999\" names port 99999: write one from 1 to 65535$",
+        ),
+        ("[[input]]", "[kafka]\nbootstrap='x:1,[::1]:0'\n[[input]]", r":2: .*names port 0: "),
+        (
+            "[[input]]",
+            "[registry]\nurl='http://x:99999'\n[[input]]",
+            r":2: registry\.url: .*from 1 to 65535",
+        ),
+        ("[[input]]", "[[input]", r"^hush\.toml:1: not TOML: Expected .*\(column 8\)$"),
+        ("delta = 1e-6 }", "delta = 1e-6", r"^hush\.toml:13: not TOML: [A-Z].*"),
+        ("delta = 1e-6 }", "delta = ", r"^hush\.toml:13: not TOML: Invalid value"),
+        ("delta = 1e-6 }", "n = '''", r"^hush\.toml:13: not TOML: .* at the end of the file$"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(old: str, new: str, expected: str) -> None:
     lines = refusal(changed(old, new))
     assert any(re.search(expected, line) for line in lines), lines
     assert all(line.startswith("hush.toml") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["$id", "zone.$oid", "fare [USD]", "a[b]", "$ref.x", "x.$"])
+def test_names_that_a_producer_may_give_are_paths(name: str) -> None:
+    assert small(changed('key = "zone"', f"key = '{name}'")).pipeline[0].key == (name,)
 
 
 @pytest.mark.parametrize(

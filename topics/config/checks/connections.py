@@ -42,7 +42,10 @@ def _tokens(kafka: Kafka) -> Iterator[Problem]:
     elif kafka.sasl_token_url is None:
         yield Problem(("kafka", "sasl_mechanism"), "OAUTHBEARER needs sasl_token_url")
     elif not _keeps_secrets(kafka.sasl_token_url):
-        rule = "must be an https:// address (http:// on this machine alone), without credentials"
+        rule = (
+            "must be an https:// address (http:// on this machine alone), without credentials, its "
+            "port from 1 to 65535"
+        )
         yield Problem(("kafka", "sasl_token_url"), rule)
 
 
@@ -66,7 +69,10 @@ def of_registry(config: Config) -> Iterator[Problem]:
             yield Problem(where, f'"{encoding}" needs registry.url')
     addresses = (registry.url or "").split(",")
     if registry.url is not None and not all(map(_is_address, addresses)):
-        rule = "must be http:// or https:// addresses, separated by commas, without credentials"
+        rule = (
+            "must be http:// or https:// addresses, separated by commas, without credentials, each "
+            "port from 1 to 65535"
+        )
         yield Problem(("registry", "url"), rule)
     for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         if getattr(registry, name) is not None and "https://" not in (registry.url or ""):

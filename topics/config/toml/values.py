@@ -159,6 +159,11 @@ def above(least: float) -> Check:
     return lambda value: None if value > least else f"must be greater than {least}"
 
 
+def _above_rounding(value: Fraction) -> str | None:
+    """Refuse a number so small that it is 0 wherever it is shown or computed with as a double."""
+    return None if float(value) else "is too small: it must be greater than 0 as a double"
+
+
 def within(low: float, high: float) -> Check:
     return lambda value: None if low <= value <= high else f"must lie between {low} and {high}"
 
@@ -194,16 +199,43 @@ TopicName = Annotated[
 ValueName = Annotated[
     str, matches(r"[A-Za-z_][A-Za-z0-9_-]{0,62}", "must be 1 to 63 letters, digits, hyphens and _")
 ]
+_INDEX = re.compile(r"\[(?:-?\d+|\*)\]")  # of JSONPath
+_QUOTED = re.compile(r"""\[(["'])(.*?)\1\]""")
+
+
+def _json_path(path: str) -> str | None:
+    """Refuse what means something in JSONPath, where paths here would take it as a name."""
+    rooted = re.split(r"[.\[]", path)[0] == "$"
+    if not (rooted or _INDEX.search(path) or _QUOTED.search(path)):
+        return None
+    plain = _QUOTED.sub(r".\2", path).removeprefix("$").strip(".")
+    if not _STEPS.fullmatch(plain) or _INDEX.search(plain):
+        return "is JSONPath: write names with dots, a.b.c; no path reads elements of a list"
+    return f"is JSONPath: write {plain}"
+
+
+_STEPS = re.compile(r"[^.]+(\.[^.]+)*")
 FieldPath = Annotated[
-    str, matches(r"[^.]+(\.[^.]+)*", "must be a field name or a path such as a.b.c")
+    str, matches(_STEPS.pattern, "must be a field name or a path such as a.b.c"), _json_path
 ]
-Addresses = Annotated[
-    str,
-    matches(
-        r"((\[[0-9A-Fa-f:.]+\]|[^\s,:\[\]]+):\d{1,5}(,|$))+(?<!,)",
-        "must be host:port, or several separated by commas",
-    ),
-]
+
+
+_HOST_PORT = matches(
+    r"((\[[0-9A-Fa-f:.]+\]|[^\s,:\[\]]+):\d{1,5}(,|$))+(?<!,)",
+    "must be host:port, or several separated by commas",
+)
+
+
+def address_rule(addresses: str) -> str | None:
+    """Return the rule that addresses of servers break; None if they are valid."""
+    if (rule := _HOST_PORT(addresses)) is not None:
+        return rule
+    ports = [int(one.rpartition(":")[2]) for one in addresses.split(",")]
+    wrong = [port for port in ports if not 1 <= port <= 65_535]
+    return f"names port {wrong[0]}: write one from 1 to 65535" if wrong else None
+
+
+Addresses = Annotated[str, address_rule]
 Extensions = Annotated[
     str,
     matches(
@@ -218,6 +250,6 @@ Partitions = Annotated[int, within(1, 10_000)]
 INPUT: Literal["input"] = "input"
 """A number of partitions that follows those of the inputs."""
 Port = Annotated[int, within(0, 65_535)]
-Epsilon = Annotated[Fraction, above(0), within(0, 1000)]
+Epsilon = Annotated[Fraction, above(0), within(0, 1000), _above_rounding]
 Delta = Annotated[Fraction, within(0, 0.5)]
 Paths = tuple[str, ...]
