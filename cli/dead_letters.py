@@ -51,6 +51,8 @@ def dead_letters(
     wrong partition, which the input's partitioner places anew, and records whose schema was not
     known. It needs the right to write to the raw topic and to that of dead letters.
     """
+    if replay and late:
+        raise click.UsageError("--replay --late: what came late comes later still")
     config = read_config(flags)
     deployment = compile_config(config)
     name = declared(config, pipeline).name
@@ -61,8 +63,6 @@ def dead_letters(
         raise ConfigError(f"pipeline {pipeline!r} keeps none: its input would need {setting}")
     cluster = cluster_of(config, "auditor")
     if replay:
-        if late:
-            raise click.UsageError("--replay --late: what came late comes later still")
         names = read_ledger(cluster, deployment.name).names(deployment.name)
         source = next(one for one in deployment.inputs if found in one.pipelines)
         _replay(Again(cluster, source, names, reason), yes, as_json)

@@ -53,6 +53,7 @@ COMMANDS = {  # name: its module, and its line of the help, whose order this is
     "alerts": ("topics", "Print Prometheus rules for these pipelines."),
     "broker": ("broker", "Run a local Apache Kafka on the loopback interface."),
     "demo": ("demo.command", "Show three private pipelines on a real Kafka."),
+    "help": ("help", "Show this list, or the help of a command."),
     "version": ("version", "Print the version."),
 }
 

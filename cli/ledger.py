@@ -25,11 +25,11 @@ from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
 from ..mechanisms.accounting.composition import Spent
 from ..planning.ways import counted
+from ..reading.client import kafka_at
 from ..reading.joint import Joint, UnitSum, joint
 from ..reading.live.budget import purses
 from ..topics.config.access.secret import noise_key
 from ..topics.config.load import Config
-from ..topics.config.model import Kafka
 from .deployed import ledger_of
 from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config, readable
@@ -308,7 +308,7 @@ def _copy(path: Path) -> Ledger:
 
 def _of_deployment(flags: Flags, name: str) -> Ledger:
     if flags.bootstrap and flags.alone:
-        kafka = Kafka(bootstrap=flags.bootstrap)
+        kafka = kafka_at(flags.bootstrap)
     else:
         kafka = read_config(flags).kafka
     cluster = Cluster(kafka, role="auditor")

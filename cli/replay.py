@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,9 @@ def replay(
     forgotten are left out. Exits with 4 if a release
     differs, is missing or occurs twice. It may run beside the workers.
     """
+    times = [moment(text, "--window") for text in windows]
     config = read_config(flags)
-    numbers = _numbers(config, pipelines, windows)
+    numbers = _numbers(config, pipelines, times)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())  # fmt: skip
     with Progress(*columns, console=Screen(stderr=True), transient=True, disable=as_json) as bar:
@@ -64,16 +66,14 @@ def replay(
         raise click.exceptions.Exit(DISAGREES)
 
 
-def _numbers(
-    config: Config, pipelines: tuple[str, ...], windows: tuple[str, ...]
-) -> set[int] | None:
+def _numbers(config: Config, pipelines: tuple[str, ...], times: Sequence[int]) -> set[int] | None:
     """Numbers of the windows that contain the given times; each pipeline numbers its own."""
-    if not windows:
+    if not times:
         return None
     if len(pipelines) != 1:
         raise click.UsageError("--window needs exactly one pipeline: each counts its own windows")
     schedule = pipeline_of(config, pipelines[0]).windows
-    return {n for text in windows for n in schedule.holding(moment(text, "--window"))}
+    return {n for time in times for n in schedule.holding(time)}
 
 
 def _show(outcome: ReplayOutcome) -> None:

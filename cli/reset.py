@@ -8,7 +8,7 @@ import sys
 import click
 
 from ..agents.clock.reset import Remains, delete, remains
-from ..agents.snapshots.copies import delete_all
+from ..agents.snapshots.copies import delete_all, names_of
 from ..agents.snapshots.objects import Objects
 from ..agents.worker.lines.screen import say
 from ..errors import ConfigError, SnapshotError
@@ -42,7 +42,9 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
             say(f"and all snapshots in {store}, folder {found.genesis}")
     if dry_run:
         if as_json:
-            emit({"deleted": [], "would_delete": found.topics, "charges": found.charged})
+            listed = {"would_delete_snapshots": _stored(store, found.genesis)} if store else {}
+            body = {"deleted": [], "would_delete": found.topics, "charges": found.charged}
+            emit(body | listed)
         return
     if found.charged:
         _confirmed(found, name)
@@ -54,6 +56,15 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
         return
     say(f"deployment {found.deployment}: {len(found.topics)} topics deleted; `hush topics` begins "
         "it anew")  # fmt: skip
+
+
+def _stored(store: str, genesis: str) -> list[str] | None:
+    """Names of the objects of snapshots; None: the store does not say, and a message why."""
+    try:
+        return asyncio.run(names_of(Objects(store), genesis))
+    except (ConfigError, SnapshotError) as error:
+        say(f"snapshots in {store}, folder {genesis} are not listed: {error}", err=True)
+        return None
 
 
 def _forgotten(store: str, genesis: str) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from confluent_kafka import KafkaException
 from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import say
 from ..errors import EngineError
-from ..reading.client import ReleaseTopic, Wanted, moment
+from ..reading.client import ReleaseTopic, Wanted, kafka_at, moment
 from ..reading.client import releases as read
 from ..reading.live.board import Board
 from ..reading.live.declared import Declared
@@ -87,7 +88,7 @@ def followed(
 def _source(flags: Flags, deployment: str | None) -> tuple[Kafka, str]:
     """Connection and deployment, of the configuration or of the flags alone."""
     if deployment and flags.bootstrap and not flags.settings and not Path(flags.path).exists():
-        return Kafka(bootstrap=flags.bootstrap), deployment
+        return kafka_at(flags.bootstrap), deployment
     config = read_config(flags)
     return config.kafka, deployment or config.deployment.name
 
@@ -115,13 +116,14 @@ def plot(
     if file.suffix not in KINDS:
         raise click.BadParameter(f"{file}: must end in {', '.join(KINDS)}", param_hint="--out")
     check_place("--out", file)
+    time = moment("--window", window)
     config = read_config(flags)
     found = pipeline_of(config, pipeline)
     declared = Declared(pipeline, found.number, found.config)  # as its ledger would declare it
     history = History()
     for release in read(ReleaseTopic(config.kafka, declared.topic, pipeline), Wanted()):
         history.add(release)
-    start = _start(history, window)
+    start = None if time is None else _start(history, time)
     asked = Wish(window=start, value=value, size=MOST_ROWS, key=_key(history, start, key))
     seen = view(declared, history, asked)
     if seen.get("empty"):
@@ -134,11 +136,8 @@ def plot(
     say(f"wrote {file}")
 
 
-def _start(history: History, window: str | None) -> int | None:
-    """Start of the window that holds a time, milliseconds; None: the newest."""
-    time = moment("--window", window)
-    if time is None:
-        return None
+def _start(history: History, time: datetime) -> int:
+    """Start of the window that holds a time, milliseconds; without one, the time itself."""
     at = millis(time)
     holding = [w["start"] for w in history.windows() if w["start"] <= at < w["end"]]
     return int(holding[0]) if holding else at

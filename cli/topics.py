@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,6 +49,15 @@ from .options import Flags, config_options, emit, json_option, read_config
 FORMATS = ("table", "kafka-acls", "strimzi")
 
 
+def _genesis(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+    """Refuse what is no genesis id: rights on names that never exist would look right."""
+    if given is not None and re.fullmatch("[0-9a-f]+", given) is None:
+        raise click.BadParameter(
+            f"{given!r} is no genesis id: write the digits 0-9 and a-f that `hush topics` says"
+        )
+    return given
+
+
 @click.command()
 @config_options
 @json_option
@@ -63,7 +73,8 @@ FORMATS = ("table", "kafka-acls", "strimzi")
               help="Count partitions that were added to raw topics; cannot be undone.")  # fmt: skip
 @click.option("--delete-orphans", "deleting", is_flag=True,
               help="Delete topics that an interrupted `hush topics` left.")  # fmt: skip
-@click.option("--genesis", metavar="ID", help="Print names with this genesis id.")
+@click.option("--genesis", metavar="ID", callback=_genesis,
+              help="Print names with this genesis id.")  # fmt: skip
 @click.option("--cluster", "resource", default=CLUSTER, show_default=True, metavar="NAME",
               help="Strimzi's name of the cluster.")  # fmt: skip
 def topics(

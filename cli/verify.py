@@ -12,6 +12,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError
+from ..reading.client import kafka_at
 from ..reading.proof import Checkpoint, Proof, plain, prove
 from ..reading.public_topics import PublicTopics
 from ..topics.config.model import Kafka
@@ -92,7 +93,7 @@ def _place(flags: Flags, deployment: str) -> tuple[Kafka, str]:
     """The cluster and the deployment's name; a reader may have no configuration."""
     if not flags.settings and flags.path == CONFIG:
         if flags.bootstrap and deployment:
-            return Kafka(bootstrap=flags.bootstrap), deployment
+            return kafka_at(flags.bootstrap), deployment
         if not Path(flags.path).exists():
             raise ConfigError(
                 "name the cluster and the deployment (--bootstrap HOST:PORT --deployment NAME), or "

@@ -49,6 +49,11 @@ class Copies:
         return Path(tempfile.mkdtemp(dir=self._folder)) / "table"
 
 
+async def names_of(objects: Objects, genesis: str) -> list[str]:
+    """Names of all objects that `delete_all` would delete; raises `SnapshotError`."""
+    return sorted(await objects.names(genesis))
+
+
 async def delete_all(objects: Objects, genesis: str) -> int:
     """Delete the snapshots of all tables of one deployment; return the number of objects.
 

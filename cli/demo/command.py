@@ -44,6 +44,7 @@ def demo(
     Needs no running services. It ends by itself and leaves only the plot.
     """
     try:
+        from ...reading.client import kafka_at
         from .run import run
         from .site import site, stop_kept
     except ExtraError as error:  # the demo needs both: one message saves a second attempt
@@ -58,5 +59,7 @@ def demo(
         raise click.BadParameter(
             f"folder {out.resolve().parent} does not exist", param_hint="--out"
         )
+    if bootstrap is not None:
+        kafka_at(bootstrap)  # refuses a wrong address
     with site(bootstrap, keep) as place:
         run(place, users, workers, out.resolve(), Screen(highlight=False))

@@ -154,6 +154,18 @@ WRONG = [
     (["connect", "pages", "--bundle", "hush.key"], "name another folder"),
     (["sink", "parquet:hush.key"], "name another folder"),
     (["ledger", "sum", "absent.jsonl"], "absent.jsonl: file not found"),
+    (["topics", "--genesis", "zz", "--print"], "'zz' is no genesis id: write the digits"),
+    (["topics", "--genesis", "0A"], "'0A' is no genesis id"),
+    (["topics", "--genesis", ""], "'' is no genesis id"),
+    (["plot", "pages", "--window", "yesterday"], "must be an ISO time such as"),
+    (["releases", "pages", "--window", "yesterday"], "must be an ISO time such as"),
+    (["releases", "pages", "--since", "yesterday"], "must be an ISO time such as"),
+    (["map", "pages", "--window", "yesterday"], "must be an ISO time such as"),
+    (["points", "pages", "--earlier", "--window", "yesterday"], "must be an ISO time such as"),
+    (["replay", "pages", "--window", "yesterday"], "--window: 'yesterday' is not an ISO time"),
+    (["dead-letters", "pages", "--replay", "--late"], "what came late comes later still"),
+    (["check", "--bootstrap", "localhost:99999"], "names port 99999: write one from 1 to 65535"),
+    (["demo", "--bootstrap", "localhost:99999"], "names port 99999: write one from 1 to 65535"),
 ]
 
 

@@ -28,6 +28,21 @@ def test_without_a_configuration_the_topic_has_the_usual_name() -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ("releases", "shop"),
+        ("live", "--deployment", "hush"),
+        ("verify", "--deployment", "hush"),
+        ("ledger", "sum", "hush"),
+    ],
+)
+def test_an_address_without_a_configuration_is_checked_too(words: tuple[str, ...]) -> None:
+    for address, rule in (("b:0", "names port 0: write one from 1"), ("b", "must be host:port")):
+        code, _, err = typed(*words, "--bootstrap", address)
+        assert code == 2 and f"bootstrap = '{address}': {rule}" in err
+
+
+@pytest.mark.parametrize(
     "given", [(CONFIG, None, ()), ("other.toml", "b:1", ()), (CONFIG, "b:1", ("kafka.x=1",))]
 )
 def test_a_configuration_that_was_asked_for_must_be_there(given: tuple[str, None, tuple]) -> None:  # type: ignore[type-arg]

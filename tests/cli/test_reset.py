@@ -100,6 +100,10 @@ def test_snapshots_go_with_it_or_are_named(folder: Path, monkeypatch: pytest.Mon
         one.write_bytes(b"sealed")
     code, out, _ = typed("reset", "--dry-run")
     assert code == 0 and f"all snapshots in file://{store}, folder {'0f' * 5}" in out
+    code, out, _ = typed("reset", "--dry-run", "--json")
+    told = json.loads(out)
+    assert code == 0 and told["would_delete_snapshots"] == [f"{'0f' * 5}/log/0/head"]
+    assert told["deleted"] == [] and len(told["would_delete"]) == 4
     assert gone.exists() and typed("reset", "--name", "e")[0] == 2 and gone.exists()
     code, out, _ = typed("reset", "--name", "d", "--json")
     assert code == 0 and json.loads(out)["snapshots"] == 1
