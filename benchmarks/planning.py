@@ -47,7 +47,7 @@ from hushstream.mechanisms.contract import Setting
 from hushstream.mechanisms.forecast import choose, likely
 from hushstream.mechanisms.planner import Question
 from hushstream.mechanisms.spatial.domain import Domain
-from hushstream.planning.search import SPREAD, WORK
+from hushstream.planning.search import SPREAD, work_of
 from rich.console import Console
 from rich.table import Table
 
@@ -186,7 +186,7 @@ def judged(
     planner, asked = planner_of(kind), question(kind, seen, epsilon)
     plays = plays or FEW.get(kind, PLAYS)
     errors, squared = measure(kind, data, epsilon, UNSEEN, plays), kind in SQUARED
-    choice = choose(planner, asked, WORK).found[0].parameters
+    choice = choose(planner, asked, work_of(planner, asked)).found[0].parameters
     grid = list(KINDS[kind].grid(asked.parameters, quick))
     each = np.array([errors(one) for one in (choice, asked.parameters, *grid)])
     low, high = likely(planner, asked, choice, SPREAD)

@@ -19,7 +19,7 @@ from ..agents.deployment.model import Pipeline
 from ..errors import ConfigError, ParameterError
 from ..mechanisms import catalogue
 from ..mechanisms.forecast import choose, cost_of, likely, runs, window_cost
-from ..mechanisms.planner import HOPELESS, Forecast, Question, unlike_default
+from ..mechanisms.planner import HOPELESS, Forecast, Planner, Question, unlike_default
 from ..mechanisms.workload import Sample
 from ..topics.config.pipelines.pipeline import PipelineSettings
 from ..topics.config.pipelines.schedule import Schedule
@@ -31,6 +31,8 @@ from .variants import Variant, cheaper, coarser, dearer, given, shorter
 
 MOST = 200_000  # records of the windows that are run; a single window is taken whole
 WORK = 4_000_000  # records run for the pipeline as configured, all candidates together
+OFTEN = 3  # times that work where one squared error says little and a run costs little
+CHEAP = 100_000  # most records that such a run may cost
 OTHER = WORK // 2  # likewise for a variant
 SPREAD = WORK // 5  # likewise for the range of the chosen settings' error
 GOOD = 0.2  # target error, as a share of the exact figures
@@ -45,6 +47,12 @@ RETUNED = f"{AS_ASKED}, with other settings of its mechanism"
 COARSER, FINER = "the same ε, with less detail", "the same ε, with more detail"
 DEARER = "the same detail, with a larger ε"
 _GIVEN_BY_PIPELINE = ("delay", "aggregate")
+
+
+def work_of(planner: Planner, question: Question) -> int:
+    """Records that may be run for the pipeline as configured, all candidates together."""
+    cheap = planner.effort.squared and cost_of(planner, question) <= CHEAP
+    return WORK * OFTEN if cheap else WORK
 
 
 class Alternative(NamedTuple):
@@ -251,7 +259,7 @@ class Search:
 
     def _way(self, title: str, variant: Variant, tick: Callable[[], None]) -> Alternative:
         question = self._question(variant)
-        work = WORK if variant is self._base else OTHER
+        work = work_of(self._planner, question) if variant is self._base else OTHER
         found, left_out = choose(self._planner, question, work, tick)
         kept = [one for one in found if one.parameters == question.parameters]
         shown = question.sample

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from hushstream.mechanisms.forecast import Contest
+from hushstream.planning import search
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +55,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
             name=data.name, parameters="given", sample=data.sample
         ),
     )  # fmt: skip
+    monkeypatch.setattr(planning, "work_of", lambda *_: 1)
     monkeypatch.setattr(planning, "choose", lambda *_: Contest([Told(0.1, "given")], []))
     monkeypatch.setattr(planning, "likely", lambda *_: (0.35, 0.4))
     grid = planning.Kind([], lambda start, quick: iter(["grid"]))
@@ -131,7 +133,7 @@ def test_halves_are_windows_of_all_records(load: Any) -> None:
 @pytest.mark.thorough
 def test_a_real_planner_is_held_against_real_oracles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "PLAYS", 4)
-    monkeypatch.setattr(planning, "WORK", 60_000)
+    monkeypatch.setattr(search, "WORK", 60_000)
     grid = planning.Kind([], lambda start, quick: iter([replace(start, k=64)]))
     monkeypatch.setattr(planning, "KINDS", {"privhp": grid})
     seen, later = plan_sets.halves(plan_sets.villages())

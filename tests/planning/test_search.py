@@ -5,10 +5,22 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.planning.search import GOOD, RETUNED, Alternative, Answer, Search
+from hushstream.mechanisms.catalogue import planner_of
+from hushstream.mechanisms.workload import Sample
+from hushstream.planning.search import (
+    GOOD,
+    RETUNED,
+    WORK,
+    Alternative,
+    Answer,
+    Search,
+    work_of,
+)
 from hushstream.planning.sentences import untried_settings
 from hushstream.planning.variants import Variant, coarser, dearer, given
 from hushstream.planning.ways import body_of, conclusions, heading, show_ways
@@ -44,6 +56,19 @@ def test_what_is_hopeless_is_called_so_and_what_helps_is_found(answer: Answer) -
     assert any("a unit of its own" in text for text in answer.assumed)
     whole = "all records with the same user are one privacy unit which is protected as a whole"
     assert f"{whole}: the file holds 6,000 of them" in answer.assumed
+
+
+@pytest.mark.parametrize(
+    ("kind", "records", "times"),
+    [("tops", 90_000, 3), ("tops", 100_001, 1), ("privhp", 6_000, 1), ("topl", 6_000, 3)],
+)
+def test_where_one_squared_error_says_little_and_runs_are_cheap_more_of_them_are_compared(
+    kind: str, records: int, times: int
+) -> None:
+    question: Any = SimpleNamespace(
+        sample=Sample((), 1, 1, records), setting=SimpleNamespace(horizon=1)
+    )
+    assert work_of(planner_of(kind), question) == times * WORK
 
 
 class Judged(Search):
