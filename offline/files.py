@@ -135,7 +135,7 @@ def _csv(path: Path, compression: str | None, asked: Extract) -> Rows:
 
 def _told_quotes(path: Path, rows: Any) -> Iterator[list[str]]:
     """Yield rows; a quote that is not closed, or closed too early, is told with its line."""
-    line = 1
+    line = rows.line_num + 1
     try:
         for row in rows:
             yield row

@@ -79,6 +79,7 @@ def test_a_layout_names_delimiter_and_columns(tmp_path: Path) -> None:
     [
         ('a,b\n1,x\n2,"y\n3,z\n', 3),
         ('a,"b\n1,x\n', 1),
+        ('a,b\n1,"x\n', 2),
         ('a,b\n1,"x\ny"\n2,"5" pipe"\n', 4),
         ('a,b\n1,x\n2,"' + "secret\n" * 20_000, 3),
     ],
