@@ -15,6 +15,7 @@ from ..refusal import QueryError, instead_of, over_of, refused
 from .outer import ARITHMETIC, AskedOfRows, limit_of
 
 _PARTS = ("_stddev", "_low", "_high")
+_IGNORED = "LAG looks back by windows, with a value or without: leave out IGNORE NULLS"
 _OVER = (
     "OVER compares single records or rows of several keys: a view has LAG(n) OVER (PARTITION BY "
     "the key ORDER BY window_start), n - LAG(n) OVER (...) and SUM(n) OVER (...); for the largest "
@@ -201,8 +202,11 @@ class _View:
 
     def _over(self, node: exp.Expr) -> dict[str, Any]:
         call = bare(node.this)
+        ignoring = isinstance(call, exp.IgnoreNulls)
         if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
             call = bare(call.this)
+        if ignoring and isinstance(call, exp.Lag):
+            raise refused(node, _IGNORED)
         if not isinstance(call, exp.Lag | exp.Sum) or self._grouped:
             raise refused(node, over_of(node) or _OVER)
         self._check_rows(node)
