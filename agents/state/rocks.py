@@ -12,6 +12,7 @@ from typing import Any
 
 from rocksdict import (
     AccessType,
+    BlockBasedIndexType,
     BlockBasedOptions,
     BottommostLevelCompaction,
     Cache,
@@ -352,6 +353,11 @@ def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:
     table = BlockBasedOptions()
     table.set_block_size(16 * 1024)
     table.set_bloom_filter(10, False)
+    # In parts: a filter as one block is larger than a shard of the cache from a million rows on,
+    # and would be read from disk for every lookup.
+    table.set_partition_filters(True)
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_pin_top_level_index_and_filter(True)
     if cache is not None:
         table.set_block_cache(cache)
         table.set_cache_index_and_filter_blocks(True)
