@@ -259,7 +259,7 @@ class Harsh(Monkey):
         flood = FLOODS[name](share(name, FLOOD), self.now())
         here = (one for one in flood if one.topic in self.local.raw)
         with contextlib.suppress(AssertionError):  # records that an outage kept out do not exist
-            feed(self.local, here, PARTITIONS, idle=1)
+            feed(self.local, here, PARTITIONS, self.look, idle=1)
         self.effects[f"floods of {name}"] += 1
 
     # -- many at once -------------------------------------------------------------------------

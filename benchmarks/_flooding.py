@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -88,7 +89,7 @@ def feed(
         run: the deployment.
         flood: the records.
         partitions: number of partitions of each topic.
-        watch: called from time to time.
+        watch: called from time to time, also while brokers do not answer.
         idle: number of partitions, at the end, that get nothing.
 
     Returns:
@@ -100,18 +101,22 @@ def feed(
         homes = hashed(Keys.of(one.unit.encode() for one in some), "murmur2") % partitions
         for one, home in zip(some, homes.tolist(), strict=True):
             if home < partitions - idle:
-                _produce(producer, one, home)
+                _produce(producer, one, home, watch)
                 count += 1
         watch()
-    assert producer.flush(PATIENCE) == 0
+    until = time.monotonic() + PATIENCE
+    while producer.flush(0.5):
+        watch()
+        assert time.monotonic() < until, "the brokers did not take a flood"
     return count
 
 
-def _produce(producer: Producer, one: Sent, home: int) -> None:
+def _produce(producer: Producer, one: Sent, home: int, watch: Callable[[], None]) -> None:
     while True:
         try:
             producer.produce(one.topic, one.value, one.unit, partition=home)
             break
         except BufferError:
             producer.poll(0.05)
+            watch()
     producer.poll(0)

@@ -79,8 +79,7 @@ async def start_producer(
 
     Raises:
         TimeoutError: the producer got no id within `START_SECONDS`.
-        EngineError: some brokers have lost the end of a transaction.
-        KafkaError: the broker refuses it.
+        KafkaError: the broker refuses it, or lacks the end of an earlier transaction.
     """
     try:
         async with asyncio.timeout(START_SECONDS):

@@ -14,8 +14,10 @@ So before a producer writes, all partitions that it writes and may read are aske
   committed if the producer's owner knows that the commit was answered, because a table that follows
   committed steps then contains it. Otherwise it is aborted, and the step is computed again, to the
   same bytes;
-- some have it open and others have its marker: the producer cannot find out whether it was
-  committed or aborted, so it fails closed and says what an operator must do.
+- some have it open and others have its marker. Either a broker was cut off, still calls itself the
+  leader and lacks the marker until it hears of the others, or the marker is lost. Only time tells
+  which. Nothing is written until then; after `kafka.outage_timeout` the worker ends and says what
+  an operator must do, since it cannot find out whether the transaction was committed.
 
 Brokers before Kafka 2.8 do not support the request and are not asked.
 """
@@ -27,18 +29,27 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import cache
 
 import aiokafka
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, for_code
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    for_code,
+)
 from aiokafka.structs import TopicPartition
 
-from ...errors import EngineError
 from .private.of_aiokafka_describe import Traces, describe
 from .private.of_aiokafka_producer import end_in, new_epochs, producer_id
 
 MARKER_SECONDS = 10.0
 
 log = logging.getLogger("hushstream.kafka")
+
+
+class HalfEnded(KafkaError):  # type: ignore[misc]
+    """A transaction has ended in some partitions only, by what their leaders say now."""
 
 
 async def never_answered() -> bool:
@@ -61,7 +72,7 @@ async def end_forgotten(
         answered: returns whether the commit of a hanging transaction was answered.
 
     Raises:
-        EngineError: the transaction has ended in some partitions only.
+        HalfEnded: the transaction has ended in some partitions only; ask again later.
         KafkaError: a broker refuses, or does not answer.
     """
     if not asked:
@@ -75,10 +86,11 @@ async def end_forgotten(
     # may be this transaction's.
     end = newest + new_epochs(producer)
     if ended := [place for place, one in traces.items() if not one.open and one.epoch >= end]:
-        raise EngineError(
-            f"a transaction has ended in {_named(ended)} and hangs in {_named(hanging)}: brokers "
-            'have lost its end there. Nothing is written over it: see "A transaction hangs" in '
-            "docs/operations.md"
+        where = f"a transaction has ended in {_named(ended)} and hangs in {_named(hanging)}"
+        _warn_of_half(where)
+        raise HalfEnded(
+            f"{where}: brokers have lost its end there. Nothing is written over it: see "
+            '"A transaction hangs" in docs/operations.md'
         )
     commit = await answered()
     log.warning(
@@ -92,6 +104,11 @@ async def end_forgotten(
         if time.monotonic() > until:
             raise KafkaConnectionError(f"a transaction still hangs in {_named(left)}")
         await asyncio.sleep(0.05)
+
+
+@cache
+def _warn_of_half(where: str) -> None:
+    log.warning("%s: a broker may be cut off from the others; asking again", where)
 
 
 def _named(places: Collection[TopicPartition]) -> str:

@@ -13,6 +13,7 @@ from aiokafka import errors as aio
 from aiokafka.errors import IllegalOperation, KafkaError
 
 from ...errors import EngineError, RightError
+from .forgotten import HalfEnded
 from .outage import OUTAGE
 from .progress import Progress
 
@@ -109,6 +110,8 @@ def check_outage(what: str, until: float, patience: int, error: BaseException) -
     if (refused := aio_refusal(error, ROLE)) is not None:
         raise refused from error
     if time.monotonic() > until:
+        if isinstance(error, HalfEnded):
+            raise EngineError(error.args[0]) from error
         known = isinstance(error, KafkaError | TimeoutError) and str(error)
         said = f"; last of all: {error}" if known else ""
         raise EngineError(

@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.agents.kafka import forgotten as forgotten_module
 from hushstream.agents.kafka.clients import consumer, start_producer, transactional_producer
+from hushstream.agents.kafka.forgotten import HalfEnded
+from hushstream.agents.kafka.patience import through_outages
 from hushstream.agents.kafka.private.of_aiokafka_describe import Traces, describe
 from hushstream.agents.kafka.private.of_aiokafka_producer import producer_id
+from hushstream.agents.kafka.progress import Progress
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import BrokerNode
 from hushstream.errors import EngineError
@@ -50,7 +54,7 @@ class World:
         producer = transactional_producer(self.kafka, self.name, 10_000)
         try:
             await start_producer(producer, places)
-        except EngineError:
+        except HalfEnded:
             await producer.stop()
             raise
         return producer
@@ -134,15 +138,62 @@ def test_what_was_forgotten_is_aborted_and_done_again(world):
     run(work())
 
 
+async def opened(world: World, patience: float) -> Any:
+    """Start a producer as a shard does, with patience in seconds."""
+    found: list[Any] = []
+
+    async def acquire() -> None:
+        found.append(await world.started(world.state, world.out))
+
+    async def nothing() -> None:
+        """Let nothing go."""
+
+    await through_outages(Progress("it"), acquire, nothing, int(patience * 1e6))
+    return found[0]
+
+
 def test_what_has_an_end_in_one_partition_alone_is_refused(world):
     async def work() -> None:
         await forgotten(world, world.state)
-        with pytest.raises(
-            EngineError, match=f"{world.out.topic}-0 and hangs in {world.state.topic}-0"
-        ):
+        where = f"{world.out.topic}-0 and hangs in {world.state.topic}-0"
+        with pytest.raises(HalfEnded, match=where):
             await world.started(world.state, world.out)
+        with pytest.raises(EngineError, match=f"^a transaction has ended in {where}: brokers"):
+            await opened(world, 1.5)
+        assert await world.read(world.state) == [b"1"]
 
     run(work())
+
+
+def test_a_leader_that_does_not_know_of_its_successor_is_asked_again(world, monkeypatch, caplog):
+    """A broker that is cut off still shows the transaction whose end it did not get."""
+    caplog.set_level("WARNING", "hushstream.kafka")
+    answers: list[dict[Place, Any]] = []
+
+    async def outdated(client: Any, node: int, places: Any, number: int) -> dict[Place, Any]:
+        found = await describe(client, node, places, number)
+        if len(answers) < 2:
+            epoch = found[world.state].epoch - 1
+            found[world.state] = Traces(open=True, epoch=epoch)
+        answers.append(found)
+        return found
+
+    async def work() -> None:
+        first = await world.started()
+        await world.written(first, b"1")
+        for place in (world.state, world.out):
+            await world.until_read(place, b"1")
+        await first.stop()
+        monkeypatch.setattr(forgotten_module, "describe", outdated)
+        second = await opened(world, 30)
+        assert len(answers) == 3
+        await world.written(second, b"2")
+        await second.stop()
+        for place in (world.state, world.out):
+            await world.until_read(place, b"1", b"2")
+
+    run(work())
+    assert sum("may be cut off" in line for line in caplog.messages) == 1
 
 
 def test_a_partition_is_asked_for_one_producer_alone(world):
