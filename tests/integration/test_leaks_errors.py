@@ -129,6 +129,15 @@ def test_errors_in_logs_of_libraries_are_veiled(lines):
     assert len(text.splitlines()) == 5
 
 
+def test_clients_that_a_failed_worker_leaves_do_not_hide_its_reason(lines):
+    loop = asyncio.new_event_loop()
+    for level, seen in ((logging.INFO, 0), (logging.DEBUG, 1)):
+        out = lines(level)
+        redaction.on_loop_error(loop, {"message": "Unclosed AIOKafkaProducer", "producer": None})
+        assert out.getvalue().count("Unclosed") == seen
+    loop.close()
+
+
 def test_the_command_line_does_not_quote_a_bug(folder, capsys, monkeypatch):
     monkeypatch.setattr("hushstream.cli.version.code_version", Mock(side_effect=unforeseen()))
     with pytest.raises(SystemExit) as left:

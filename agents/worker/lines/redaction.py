@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PACKAGE = "hushstream"
 MORE = 'its text may quote records; run with -v, or log_level = "debug", inside the trust boundary'
+UNCLOSED = "Unclosed AIOKafka"  # what a client's finaliser says
 
 log = logging.getLogger(PACKAGE)
 
@@ -121,9 +122,14 @@ def _is_task(arg: Any) -> bool:
 
 
 def on_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an error that no task waited for; for `loop.set_exception_handler`."""
-    error = context.get("exception")
-    log.error("%s", context["message"], exc_info=error)
+    """Log an error that no task waited for; for `loop.set_exception_handler`.
+
+    A worker that ends on an error leaves its clients to the end of the process. Each says so, and
+    two dozen such lines would hide the reason before them.
+    """
+    error, text = context.get("exception"), context["message"]
+    level = logging.DEBUG if text.startswith(UNCLOSED) else logging.ERROR
+    log.log(level, "%s", text, exc_info=error)
 
 
 @contextlib.contextmanager
