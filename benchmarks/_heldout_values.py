@@ -13,8 +13,9 @@ from predictions inside blocks.
   2(b-1)(h-s)³/ε² + b^2s/36, the threshold by the noisy maximum of Equation 6 with c = 60 and
   DLap(1/ε), and a first block that is assumed to hold half of the threshold in every slot.
 * ``best``: the least error of any threshold and any shape, found on the data itself at no cost in
-  ε; still one threshold and one shape for the whole stream, and a first block that is assumed to
-  hold a quarter of the threshold or the warm-up's exact mean in every slot.
+  ε; still one threshold and one shape for the whole stream, blocks predicted by the last one, and
+  a first block that is assumed to hold a quarter of the threshold or the warm-up's exact mean in
+  every slot.
 """
 
 from __future__ import annotations
@@ -37,7 +38,12 @@ from hushstream.mechanisms.parts.thresholds.clip import (
     noisy_max,
 )
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks, choose_height
-from hushstream.mechanisms.parts.trees.shape import Covariance, TreeShape, candidates
+from hushstream.mechanisms.parts.trees.shape import (
+    Covariance,
+    TreeShape,
+    candidates,
+    mean_variance,
+)
 from hushstream.mechanisms.tops.settings import TopsParameters, build
 
 EPSILONS = tuple(Fraction(x, 100) for x in (5, 10, 20, 50, 100))
@@ -47,10 +53,11 @@ Row = dict[str, Any]
 
 
 class Method(NamedTuple):
-    """A shape, and the assumed value of every slot of the first block, as a share of θ."""
+    """A shape and what it predicts inside blocks."""
 
     shape: TreeShape
-    guess: float = 0.25
+    guess: float = 0.25  # value of every slot of the first block, as a share of θ
+    history: int = 1  # blocks whose mean predicts the next one
 
 
 @dataclass(frozen=True)
@@ -75,16 +82,17 @@ class Ranges:
 
         def shown(at: I64) -> F64:
             block, into = np.divmod(at, width)
-            last = cut[block * width] - cut[np.maximum(block - 1, 0) * width]
-            last = np.where(block > 0, last, method.guess * theta * width)
+            known = np.minimum(block, method.history)
+            last = cut[block * width] - cut[(block - known) * width]
+            last = np.where(block > 0, last / np.maximum(known, 1), method.guess * theta * width)
             guessed: F64 = cut[block * width] + into / width * last - true[at]
             return guessed
 
         return float(np.mean((shown(self.end) - shown(self.first)) ** 2))
 
-    def noise(self, shape: TreeShape) -> float:
+    def noise(self, shape: TreeShape, history: int = 1) -> float:
         """Mean variance of the noise for θ = ε = 1."""
-        return _noise(shape, tuple(self.first.tolist()), tuple(self.end.tolist()))
+        return _noise(shape, history, tuple(self.first.tolist()), tuple(self.end.tolist()))
 
 
 def _sums(values: I64) -> I64:
@@ -92,12 +100,12 @@ def _sums(values: I64) -> I64:
 
 
 @lru_cache(maxsize=512)
-def _noise(shape: TreeShape, firsts: tuple[int, ...], ends: tuple[int, ...]) -> float:
+def _noise(shape: TreeShape, history: int, firsts: tuple[int, ...], ends: tuple[int, ...]) -> float:
     from hushstream.mechanisms.parts.trees.shape import span_terms
 
     covariance = Covariance(shape.fanout, shape.levels)
     pairs = zip(firsts, ends, strict=True)
-    each = [covariance.of(span_terms(a, z, shape.width)) for a, z in pairs]
+    each = [covariance.of(span_terms(a, z, shape.width, history)) for a, z in pairs]
     return 2 * shape.levels**2 * float(np.mean(each))
 
 
@@ -128,6 +136,22 @@ def defaults(stream: Stream, epsilon: Fraction) -> Any:
     return build(TopsParameters(warmup=len(stream.values) // WARMUP), setting)
 
 
+def method_of(made: Any) -> Method:
+    """The shape and the predictions of a mechanism in chunks; the first block's are `guessed`."""
+    assert isinstance(made.tree, Chunks)
+    skip = round(math.log(made.width, made.tree.fanout))
+    assert made.smoother.kind in ("recent", "moving")
+    shape = TreeShape(made.tree.fanout, made.tree.levels, skip)
+    return Method(shape, history=made.smoother.memory)
+
+
+def rank(made: Any) -> float:
+    """K, in which penalties of ToPS's thresholds are measured (`clip.range_penalty`)."""
+    late = made.slots.slots - made.slots.warmup_slots
+    noise = mean_variance(made.tree, made.width, late, made.smoother.memory)
+    return math.sqrt(6 * noise) * made.slots.warmup_slots / late
+
+
 def guessed(made: Any, warm: I64, theta: int, run: int | None = None) -> float:
     """What ToPS expects of a slot of the first block, as a share of θ.
 
@@ -151,20 +175,17 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int, oracle: bool = True) ->
     made = defaults(stream, epsilon)
     thresholds = made.slots.thresholds
     histogram = np.bincount(np.searchsorted(thresholds, warm), minlength=len(thresholds))
-    assert isinstance(made.tree, Chunks)
-    skip = round(math.log(made.width, made.tree.fanout))
-    ours = Method(TreeShape(made.tree.fanout, made.tree.levels, skip))
     theirs, height = authors(len(ranges.rest), epsilon)
     theirs_penalty = noise_penalty(thresholds, len(warm), AUTHORS_FANOUT, height, epsilon, EXCESS)
     row: Row = {"stream": stream.name, "epsilon": float(epsilon)}
     for name, method, penalty, share in (
-        ("tops", ours, np.array(made.penalty), made.threshold_epsilon),
+        ("tops", method_of(made), np.array(made.penalty), made.threshold_epsilon),
         ("authors", theirs, theirs_penalty, epsilon),
     ):
         scores = exceedance_scores(histogram, penalty)
         chosen = [noisy_max(scores, 1 / share, keyed(i, name), 1) for i in range(runs)]
         thetas = [thresholds[place] for place in chosen]
-        noise = ranges.noise(method.shape) / float(epsilon) ** 2
+        noise = ranges.noise(method.shape, method.history) / float(epsilon) ** 2
         errors = []
         for run, theta in enumerate(thetas):
             if name == "tops":

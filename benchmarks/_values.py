@@ -21,12 +21,13 @@ from hushstream.mechanisms.parts.thresholds.clip import (
     exceedance_scores,
     geometric_thresholds,
     noisy_max,
-    scale_free_penalty,
+    range_penalty,
 )
 from hushstream.mechanisms.parts.thresholds.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks
 from hushstream.mechanisms.parts.trees.shape import choose_shape, mean_variance
 from hushstream.mechanisms.slots.settings import SlotParameters
+from hushstream.mechanisms.tops.settings import TopsParameters
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
@@ -34,6 +35,7 @@ F64 = NDArray[np.float64]
 DATA = Path(__file__).resolve().parent.parent / "examples" / "data"
 DELTA = Fraction(1, 1 << 20)
 BETA = Fraction(1, 10)
+HISTORY = TopsParameters.history  # blocks whose mean predicts the next one
 
 
 class Stream(NamedTuple):
@@ -153,27 +155,31 @@ class Wide:
 
     @classmethod
     def of(cls, slots: int, epsilon: Fraction) -> Wide:
-        shape = choose_shape(slots, epsilon)
+        shape = choose_shape(slots, epsilon, history=HISTORY)
         return cls(Chunks(shape.fanout, shape.levels, epsilon), slots, shape.width)
 
     def threshold(self, warm: Warm, records: int, top: int, noise: KeyedNoise) -> int:
         """θ by noisy maximum."""
         epsilon = self.chunks.epsilon
-        variance = Fraction(mean_variance(self.chunks, self.width, self.slots))
-        penalty = scale_free_penalty(warm.thresholds, records, self.slots, variance)
+        variance = Fraction(mean_variance(self.chunks, self.width, self.slots, HISTORY))
+        penalty = range_penalty(warm.thresholds, records, self.slots, variance)
         scores = exceedance_scores(warm.histogram, penalty)
         return warm.thresholds[noisy_max(scores, 1 / epsilon, noise, 1)]
 
     def prefixes(self, clipped: I64, theta: int, ends: I64, noise: KeyedNoise) -> F64:
         """Estimated sums of the first ``ends`` values: whole blocks, then a prediction."""
         exact = np.concatenate([[0], np.cumsum(clipped)])
-        blocks = np.unique(np.concatenate([ends // self.width, ends // self.width - 1]).clip(0))
+        last = ends // self.width
+        blocks = np.unique(np.concatenate([last, last - np.minimum(last, HISTORY)]))
         drawn = {b: self._noise(noise, theta, b) for b in blocks.tolist()}
         at = {b: exact[b * self.width] + drawn[b] for b in drawn}
         out = []
         for end in ends.tolist():
             block, rest = divmod(end, self.width)
-            guess = at[block] - at[block - 1] if block else self.width * theta / 4
+            known = min(block, HISTORY)
+            guess = self.width * theta / 4
+            if known:
+                guess = (at[block] - at[block - known]) / known
             out.append(at[block] + rest * guess / self.width)
         return np.array(out)
 

@@ -77,7 +77,7 @@ def tops_noise(made: Any, ranges: Ranges) -> F64:
     length = again.every // width if again else blocks
     total = np.zeros(again.stretches if again else 1)
     for first, end in zip(ranges.first.tolist(), ranges.end.tolist(), strict=True):
-        terms = span_terms(first, end, width)
+        terms = span_terms(first, end, width, made.smoother.memory)
         for k in range(len(total)):
             local: dict[int, float] = {}
             for place, weight in terms.items():
@@ -91,14 +91,15 @@ def tops_noise(made: Any, ranges: Ranges) -> F64:
 def tops_error(made: Any, ranges: Ranges, noise: F64, thetas: list[int], warm: I64) -> float:
     """Mean squared error of ranges with these thresholds; the warm-up's sum has no noise."""
     guess = guessed(made, warm, thetas[0]) * thetas[0]
-    force, width = in_force(made, thetas, len(ranges.rest)), made.width
+    force, width, past = in_force(made, thetas, len(ranges.rest)), made.width, made.smoother.memory
     true = np.concatenate([[0], np.cumsum(ranges.rest)])
     cut = np.concatenate([[0], np.cumsum(np.minimum(ranges.rest, force))])
 
     def shown(at: I64) -> F64:
         block, into = np.divmod(at, width)
-        last = cut[block * width] - cut[np.maximum(block - 1, 0) * width]
-        last = np.where(block > 0, last, guess * width)
+        known = np.minimum(block, past)
+        last = cut[block * width] - cut[(block - known) * width]
+        last = np.where(block > 0, last / np.maximum(known, 1), guess * width)
         guessed: F64 = cut[block * width] + into / width * last - true[at]
         return guessed
 

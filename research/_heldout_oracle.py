@@ -5,8 +5,8 @@ warm-up's sum, which predicts the first block, has no noise. Errors are relative
 least error of any threshold and shape for the whole stream:
 
 * ``tops``: the product's rule.
-* ``told``: ToPS's noise and shape, but with the penalty (its weight and its exponent of θ) of
-  `PENALTIES` that is best for this stream and ε. No tuning of such a rule has less error.
+* ``told``: ToPS's noise and shape, but with the penalty, its own or one of `PENALTIES` (weights
+  and exponents of θ), that is best for this stream and ε. No choice among these has less error.
 * ``quiet``: the rule without its noise. **Not private**, as are the next three.
 * ``warm_threshold``: ToPS's shape, with the threshold of least error on the warm-up, which is
   repeated until it is as long as the stream.
@@ -29,7 +29,17 @@ from typing import Any
 import numpy as np
 from _heldout_drift import changes
 from _heldout_streams import streams
-from _heldout_values import EPSILONS, WARMUP, Method, Ranges, best, defaults, guessed
+from _heldout_values import (
+    EPSILONS,
+    WARMUP,
+    Method,
+    Ranges,
+    best,
+    defaults,
+    guessed,
+    method_of,
+    rank,
+)
 from _values import F64, I64, Stream, keyed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.thresholds.clip import exceedance_scores, exceeding
@@ -37,7 +47,6 @@ from hushstream.mechanisms.parts.trees.shape import TreeShape
 
 WEIGHTS, EXPONENTS = (9, 18, 27, 36, 54, 72, 108), (0.125, 0.25, 0.5, 0.75, 1.0)
 PENALTIES = tuple(itertools.product(WEIGHTS, EXPONENTS))
-OURS = 36, 0.25  # weight and exponent of `scale_free_penalty`
 RULES = ("tops", "told", "quiet", "warm_threshold", "warm", "threshold")
 Row = dict[str, Any]
 
@@ -54,30 +63,26 @@ def noises(runs: int, candidates: int, epsilon: Fraction) -> I64:
     return np.array(drawn)
 
 
-def errors(
-    ranges: Ranges, thresholds: I64, shape: TreeShape, epsilon: Fraction, guesses: F64
-) -> F64:
+def errors(ranges: Ranges, thresholds: I64, method: Method, epsilon: Fraction, guesses: F64) -> F64:
     """(c,) mean squared error of ranges with each threshold.
 
     Args:
         ranges: random ranges of a stream.
         thresholds: (c,) thresholds.
-        shape: the tree.
+        method: the tree, and what predicts its blocks.
         epsilon: ε of the sums.
         guesses: (c,) predictions for slots of the first block, as shares of a threshold.
     """
     pairs = zip(thresholds.tolist(), guesses.tolist(), strict=True)
-    missed = [ranges.missed(theta, Method(shape, guess)) for theta, guess in pairs]
-    noise = ranges.noise(shape) / float(epsilon) ** 2
+    missed = [ranges.missed(theta, method._replace(guess=guess)) for theta, guess in pairs]
+    noise = ranges.noise(method.shape, method.history) / float(epsilon) ** 2
     return noise * np.square(thresholds.astype(float)) + np.array(missed)
 
 
-def told(above: I64, penalty: I64, thresholds: I64, noise: I64, error: F64) -> float:
-    """The least mean error of all penalties."""
-    weight, exponent = OURS
+def told(above: I64, penalty: I64, unit: float, thresholds: I64, noise: I64, error: F64) -> float:
+    """The least mean error of the rule's own ``penalty`` and of all others; ``unit`` is `rank`."""
     share = thresholds / thresholds[-1]
-    unit = penalty[-1] / weight  # at B, where the exponent does not matter
-    means = []
+    means = [error[np.argmax(-above - penalty + noise, axis=1)].mean()]
     for weight, exponent in PENALTIES:
         scores = -above - weight * unit * share**exponent
         means.append(error[np.argmax(scores + noise, axis=1)].mean())
@@ -89,17 +94,18 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
     ranges, warm = Ranges.of(stream), stream.values[: len(stream.values) // WARMUP]
     repeated = Ranges(np.resize(warm, len(ranges.rest)), ranges.first, ranges.end)
     made = defaults(stream, epsilon)
-    fanout, thresholds = made.tree.fanout, np.array(made.slots.thresholds)
-    shape = TreeShape(fanout, made.tree.levels, round(math.log(made.width, fanout)))
+    thresholds, method = np.array(made.slots.thresholds), method_of(made)
     guesses = np.array([guessed(made, warm, theta) for theta in thresholds.tolist()])
-    error, before = (errors(one, thresholds, shape, epsilon, guesses) for one in (ranges, repeated))
+    error, before = (
+        errors(one, thresholds, method, epsilon, guesses) for one in (ranges, repeated)
+    )
     histogram = np.bincount(np.searchsorted(thresholds, warm), minlength=len(thresholds))
     penalty = np.array(made.penalty)
     scores = exceedance_scores(histogram, penalty)
     noise = noises(runs, len(thresholds), made.threshold_epsilon)
     row: Row = {"stream": stream.name, "epsilon": float(epsilon)}
     row["tops"] = float(error[np.argmax(scores + noise, axis=1)].mean())
-    row["told"] = told(exceeding(histogram), penalty, thresholds, noise, error)
+    row["told"] = told(exceeding(histogram), penalty, rank(made), thresholds, noise, error)
     row["quiet"] = float(error[np.argmax(scores)])
     row["warm_threshold"] = float(error[np.argmin(before)])
     known = best(stream, repeated, epsilon)
@@ -107,7 +113,7 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row:
     other = TreeShape(fanout, levels, round(math.log(width, fanout)))
     theta = known["best_threshold"]
     guess = np.array([guessed(made, warm, theta)])
-    row["warm"] = float(errors(ranges, np.array([theta]), other, epsilon, guess)[0])
+    row["warm"] = float(errors(ranges, np.array([theta]), Method(other), epsilon, guess)[0])
     row["threshold"] = float(error.min())
     return row | best(stream, ranges, epsilon)
 

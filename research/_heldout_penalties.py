@@ -1,4 +1,4 @@
-"""Penalties of a threshold other than 36·K·(θ/B)^e, and a lower bound for all private choices.
+"""Penalties of a threshold of the form W·K·(θ/B)^e, and a lower bound for all private choices.
 
 PAK and ToPS choose the threshold with the most uncut records, less a penalty of θ, plus noise. A
 *rule* is a weight and an exponent of that penalty. Its error is that of the drawn thresholds under
@@ -29,7 +29,6 @@ import numpy as np
 from _heldout_streams import streams
 from _values import F64, I64, Stream
 from hushstream.mechanisms.parts.thresholds.clip import exceeding, noise_penalty
-from hushstream.mechanisms.parts.trees.shape import TreeShape
 from rich.console import Console
 from scipy.optimize import linprog
 
@@ -75,20 +74,18 @@ def tops_cell(stream: Stream, epsilon: Any, runs: int) -> tuple[Cell, float]:
     """ToPS's ranges, and the error of the authors' rules."""
     made, ranges = tops.defaults(stream, epsilon), tops.Ranges.of(stream)
     warm, each = stream.values[: len(stream.values) // tops.WARMUP], made.slots.thresholds
-    tree, theta = made.tree, np.array(each, np.float64)
-    skip = round(math.log(made.width, tree.fanout))
-    ours = tops.Method(TreeShape(tree.fanout, tree.levels, skip))
+    theta, ours, usual = np.array(each, np.float64), tops.method_of(made), tops.rank(made)
     guesses = [tops.guessed(made, warm, one) for one in each]
     theirs, height = tops.authors(len(ranges.rest), epsilon)
 
     def known(method: tops.Method, guesses: list[float], share: Any) -> Cell:
-        noise = ranges.noise(method.shape) / float(epsilon) ** 2
+        noise = ranges.noise(method.shape, method.history) / float(epsilon) ** 2
         missed = [
             ranges.missed(one, method._replace(guess=guess))
             for one, guess in zip(each, guesses, strict=True)
         ]
         square, above = noise * theta**2 + np.array(missed), _above(warm, theta)
-        return Cell(above, theta / theta[-1], square, float(share), made.penalty[-1] / 36)
+        return Cell(above, theta / theta[-1], square, float(share), usual)
 
     bar = noise_penalty(
         each, len(warm), tops.AUTHORS_FANOUT, height, epsilon, tops.EXCESS

@@ -9,8 +9,9 @@ the same totals, so they differ only by their predictions.
 
 For each smoother, over all streams of a half and ε where the tree has blocks of several slots:
 
-- ``ranges``, ``ranges_worst``: mean squared error of random ranges over that of ``recent``, the
-  default: the geometric mean over the cells, and the largest ratio.
+- ``ranges``, ``ranges_worst``: mean squared error of random ranges over that of ``recent``: the
+  geometric mean over the cells, and the largest ratio. Smoothers with a history have the default
+  one.
 - ``slots``: the geometric mean for single slots that are not the last one of a block.
 - ``best``: share of the cells in which no other smoother has a smaller error of ranges.
 """
@@ -79,7 +80,7 @@ def errors(stream: Stream, made: Any, run: int) -> Errors:
     inner = rest.reshape(blocks, width)[:, :-1]
     found: Errors = {}
     for kind in KINDS:
-        each = predictions(Smoother(kind), totals, first) / width
+        each = predictions(Smoother(kind, made.smoother.history), totals, first) / width
         block, into = np.divmod(ends, width)
         shown = upto[block] + into * each[block]
         miss = np.diff(shown - true[ends], axis=1)
@@ -99,7 +100,7 @@ def row_of(stream: Stream, epsilon: Fraction, runs: int) -> Row | None:
 
 
 def totals_of(rows: list[Row]) -> list[Row]:
-    """A row for each smoother, relative to the default one."""
+    """A row for each smoother, relative to ``recent``."""
     table = np.array([[row[kind] for kind in KINDS] for row in rows])  # cell, smoother, figure
     ratio = table / table[:, :1]
     means = np.exp(np.log(ratio).mean(axis=0))

@@ -22,7 +22,7 @@ from ..parts.trees.hierarchy import Chunks
 from ..parts.trees.shape import candidates, shape_error
 from ..slots.settings import slots_of
 from .mechanism import Tops
-from .settings import TopsParameters, build, excess_of
+from .settings import TopsParameters, build, excess_of, history_of
 
 _FINE = 64.0
 _ENDS = 9  # ranges go between every two of this number of positions in a chunk
@@ -101,8 +101,9 @@ def propose(
 def _skips(made: Tops, slots: int, parameters: TopsParameters) -> tuple[tuple[int, float], ...]:
     """(s, least error of a range at θ = 1) for every number of levels without noise."""
     least: dict[int, float] = {}
+    load, history = parameters.expected, history_of(parameters)
     for shape in candidates(slots, made.tree.fanout, parameters.height):
-        error = shape_error(shape, slots, made.tree.epsilon, parameters.expected) ** 0.5
+        error = shape_error(shape, slots, made.tree.epsilon, load, history) ** 0.5
         least[shape.skip] = min(error, least.get(shape.skip, error))
     return tuple(sorted(least.items()))
 

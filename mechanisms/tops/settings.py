@@ -9,7 +9,7 @@ from ...errors import ParameterError
 from ..accounting.calibration import inexact_draws
 from ..columns import I64
 from ..contract import Setting
-from ..parts.thresholds.clip import noise_penalty, scale_free_penalty
+from ..parts.thresholds.clip import noise_penalty, range_penalty
 from ..parts.trees.hierarchy import Chunks, InfiniteTree, choose_height
 from ..parts.trees.shape import choose_shape, endless, mean_variance
 from ..parts.trees.smoothing import Smoother
@@ -56,8 +56,8 @@ class TopsParameters(SlotParameters):
     skip: int = -1
     excess: float = 0.0
     stream: str = "chunks"
-    smoother: str = "recent"
-    history: int = 8
+    smoother: str = "moving"
+    history: int = 4
     alpha: float = 0.5
     publish_warmup: bool = False
     threshold_share: float = 0.5
@@ -73,6 +73,7 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     late = slots.slots - slots.warmup_slots
     epsilon = setting.epsilon / slots.bound
     one_of("stream", parameters.stream, ("chunks", "infinite"))
+    smoother = smoother_of(parameters)
     watch, anew = epsilon * watch_of(parameters), epsilon * relearn_of(parameters, slots)
     if anew:
         late = parameters.relearn * slots.per_trigger
@@ -84,9 +85,6 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     told = None if warmup else epsilon * SUM_SHARE
     penalty = penalty_of(parameters, slots.warmup_slots, late, slots, tree, width)
     later = penalty_of(parameters, late, late, slots, tree, width)
-    smoother = Smoother(
-        parameters.smoother, parameters.history, Fraction(parameters.alpha).limit_denominator(1000)
-    )
     widest = max(width, warmup.width if warmup else 1)
     made = Tops(
         slots, first, tree, width, tuple(penalty.tolist()), smoother,
@@ -99,17 +97,28 @@ def build(parameters: TopsParameters, setting: Setting) -> Tops:
     return made
 
 
+def smoother_of(parameters: TopsParameters) -> Smoother:
+    """The predictor of blocks."""
+    alpha = Fraction(parameters.alpha).limit_denominator(1000)
+    return Smoother(parameters.smoother, parameters.history, alpha)
+
+
+def history_of(parameters: TopsParameters) -> int:
+    """Blocks whose mean predicts the next one, for expected errors: about so, but for `moving`."""
+    return max(1, smoother_of(parameters).memory)
+
+
 def tree_of(
     parameters: TopsParameters, slots: int, epsilon: Fraction, whole: int = 0
 ) -> tuple[Chunks | InfiniteTree, int]:
     """The tree over ``slots`` slots, and the slots per block; in chunks these divide ``whole``."""
-    fanout, skip = parameters.fanout, parameters.skip
+    fanout, skip, history = parameters.fanout, parameters.skip, history_of(parameters)
     if parameters.stream == "infinite":
         fanout = fanout or _ENDLESS
         at_least("fanout", fanout, 2)
-        return endless(slots, epsilon, parameters.expected, fanout, skip)
-    height = parameters.height
-    shape = choose_shape(slots, epsilon, parameters.expected, fanout, height, skip, whole)
+        return endless(slots, epsilon, parameters.expected, fanout, skip, history)
+    height, load = parameters.height, parameters.expected
+    shape = choose_shape(slots, epsilon, load, fanout, height, skip, whole, history)
     return Chunks(shape.fanout, shape.levels, epsilon), shape.width
 
 
@@ -127,8 +136,9 @@ def penalty_of(
         fanout = tree.fanout
         height = parameters.height or choose_height(fanout, late)
         return noise_penalty(slots.thresholds, seen, fanout, height, tree.epsilon, excess)
-    variance = Fraction(mean_variance(tree, width, late)).limit_denominator(1 << 20)
-    return scale_free_penalty(slots.thresholds, seen, late, variance)
+    mean = mean_variance(tree, width, late, history_of(parameters))
+    variance = Fraction(mean).limit_denominator(1 << 20)
+    return range_penalty(slots.thresholds, seen, late, variance)
 
 
 def _relearning(
@@ -155,7 +165,10 @@ def _warmup(
     if not 0 < share < 1:
         raise ParameterError("threshold_share", parameters.threshold_share, "must lie in (0, 1)")
     rest = epsilon * (1 - share)
-    shape = choose_shape(slots.warmup_slots, rest, parameters.expected, parameters.fanout)
+    shape = choose_shape(
+        slots.warmup_slots, rest, parameters.expected, parameters.fanout,
+        history=history_of(parameters),
+    )  # fmt: skip
     skip = shape.skip
     while slots.warmup_slots % shape.fanout**skip:
         skip -= 1

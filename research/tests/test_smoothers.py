@@ -27,7 +27,6 @@ def test_the_mean_is_best_where_nothing_changes_and_the_last_block_where_much_do
     draw = np.random.default_rng(2)
     steady = cell(draw.exponential(20, 8192))
     slots = {kind: error for kind, (_, error) in steady.items()}
-    # A moving mean of eight of the 17 blocks is as good, up to chance.
     assert slots["mean"] < 1.001 * min(slots.values()) < slots["recent"]
     wave = 20 + 19 * np.sin(np.arange(8192) / 400)
     moving = cell(draw.exponential(wave))
@@ -45,7 +44,7 @@ def test_totals_have_the_noise_of_the_tree_and_nothing_else() -> None:
     assert np.mean(ratios) == pytest.approx(1, rel=0.4)  # 340 blocks: three deviations
 
 
-def test_figures_are_relative_to_the_default() -> None:
+def test_figures_are_relative_to_the_last_block() -> None:
     errors = {kind: [2.0 + place, 1.0] for place, kind in enumerate(smoothers.KINDS)}
     first, *others = smoothers.totals_of([{"stream": "a", "epsilon": 1.0} | errors])
     assert first == {"smoother": "recent", "ranges": 1, "slots": 1, "ranges_worst": 1, "best": 1}

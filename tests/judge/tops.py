@@ -27,13 +27,14 @@ class TopsRules(SlotRules):
         p = self.parameters
         late = self.stretch * self.per or self.slots - self.early
         rest, load = self.each - self.watch - self.anew, p["expected"]
+        self.past = max(1, PAST.get(p["smoother"], p["history"]))
         self.tree: Chunks | Endless
         if p["stream"] == "infinite":
             fanout = p["fanout"] or 16
-            self.tree, self.width = endless(late, rest, load, fanout, p["skip"])
+            self.tree, self.width = endless(late, rest, load, fanout, p["skip"], self.past)
         else:
             given = p["fanout"], p["height"], p["skip"]
-            b, levels, skip = shape(late, rest, load, given, late if self.anew else 0)
+            b, levels, skip = shape(late, rest, load, given, late if self.anew else 0, self.past)
             self.tree, self.width = Chunks(b, levels, rest), b**skip
         # A tenth of the warm-up's ε releases its sum, which predicts the first block.
         self.first, self.warm, self.warm_width = self.each * Fraction(9, 10), None, 1
@@ -51,7 +52,8 @@ class TopsRules(SlotRules):
     def _publish(self, load: int) -> None:
         share = Fraction(self.parameters["threshold_share"]).limit_denominator(1000)
         rest, self.first = self.each * (1 - share), self.each * share
-        b, levels, skip = shape(self.early, rest, load, (self.parameters["fanout"], 0, -1))
+        given = self.parameters["fanout"], 0, -1
+        b, levels, skip = shape(self.early, rest, load, given, past=self.past)
         while self.early % b**skip:
             skip -= 1
         self.warm, self.warm_width = Chunks(b, levels, rest, "warmup"), b**skip
@@ -86,10 +88,16 @@ class TopsRules(SlotRules):
             unit = Fraction(3 * seen) / (excess * b**height * self.tree.epsilon)
             square = unit**2 * 2 * (b - 1) * height**3
             return [math.isqrt(math.floor(square * theta**2)) for theta in self.thetas]
-        noise = Fraction(mean_variance(self.tree, self.width, late)).limit_denominator(1 << 20)
-        # 36·K·(θ/B)^¼ with K = √(6V)·m/n
-        fourth = 36**4 * (6 * noise) ** 2 * Fraction(seen, late) ** 4 / self.top
-        return [math.isqrt(math.isqrt(math.floor(fourth * theta))) for theta in self.thetas]
+        mean = mean_variance(self.tree, self.width, late, self.past)
+        noise = Fraction(mean).limit_denominator(1 << 20)
+        # xy/(x+y) with x = 60·K·(θ/B)^¼, y = K·θ/c, K = √(6V)·m/n, in fixed point
+        square = 6 * noise * Fraction(seen, late) ** 2 * (1 << 40)
+        c, found = min(Fraction(20), Fraction(self.top, 6)), []
+        for theta in self.thetas:
+            x = math.isqrt(math.isqrt(math.floor(60**4 * square**2 * theta / self.top)))
+            y = math.isqrt(math.floor(square * theta**2 / c**2))
+            found.append(x * y // max(1, x + y << 20))
+        return found
 
 
 class Blocks(NamedTuple):

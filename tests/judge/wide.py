@@ -18,7 +18,8 @@ from .gaussian import DIGITS
 
 FANOUTS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32)
 RANGES = [(n * 0.7548776662466927 % 1, n * 0.5698402909980532 % 1) for n in range(1, 49)]
-TREND, FEWEST, NODES, DEEPEST = 0.03, 8, 1 << 21, 20
+TREND, SLOPE, SWING = 0.02, 1.2, 0.04
+FEWEST, NODES, DEEPEST = 8, 1 << 21, 20
 FINE = 1 << 10  # the threshold at which mean variances are computed
 
 Spans = Sequence[tuple[int, int, float]]  # first block, end block and weight of each span
@@ -167,52 +168,57 @@ class Endless(NamedTuple):
                    for (level, _), w in weights.items())  # fmt: skip
 
 
-def ranges(slots: int, width: int) -> Iterator[Spans]:
-    """Weighted blocks that estimate each range; a part of a block is predicted from the last."""
+def ranges(slots: int, width: int, past: int) -> Iterator[Spans]:
+    """Weighted blocks that estimate each range; ``past`` blocks predict a part of a block."""
     for one, other in RANGES:
         ends = sorted((int(one * (slots + 1)), int(other * (slots + 1))))
         spans: list[tuple[int, int, float]] = []
         for place, sign in ((ends[1], 1.0), (ends[0], -1.0)):
             block, rest = divmod(place, width)
             spans.append((0, block, sign))
-            if block and rest:
-                spans.append((block - 1, block, sign * rest / width))
+            known = min(block, past)
+            if known and rest:
+                spans.append((block - known, block, sign * rest / (width * known)))
         yield spans
 
 
-def mean_variance(tree: Chunks | Endless, width: int, slots: int) -> float:
+def mean_variance(tree: Chunks | Endless, width: int, slots: int, past: int) -> float:
     """Mean variance of a range, for a threshold of 1."""
-    every = (tree.variance([(0, FINE)], spans) for spans in ranges(slots, width))
+    every = (tree.variance([(0, FINE)], spans) for spans in ranges(slots, width, past))
     return sum(every) / len(RANGES) / FINE**2
 
 
-def inside(width: int, load: int) -> float:
+def inside(width: int, slots: int, load: int, past: int) -> float:
     """Mean squared error that predictions inside blocks add to a range."""
-    return 5 * load * width / 36 + (TREND * load * width) ** 2 if width > 1 else 0.0
+    if width == 1:
+        return 0.0
+    trend = TREND**2 + min(SLOPE * width / slots, SWING) ** 2
+    return load * width * (1 + 2 / (3 * past)) / 12 + trend * (load * width) ** 2
 
 
 @lru_cache(None)
 def shape(
     slots: int, epsilon: Fraction, load: int, given: tuple[int, int, int] = (0, 0, -1),
-    whole: int = 0,
+    whole: int = 0, past: int = 1,
 ) -> tuple[int, int, int]:  # fmt: skip
     """Children, levels, and levels without noise, with the least expected error.
 
     Args:
         given: the three numbers from settings; 0, 0 (all levels) and -1 for those not set.
         whole: number of slots that must form whole blocks.
+        past: blocks whose mean predicts the next one.
     """
     found, least, seen = (0, 0, 0), math.inf, set()
     for b, levels, skip in shapes(slots, *given):
         width = b**skip
         alike = levels, width, b * (levels > 1)
-        if whole % width or alike in seen or inside(width, load) >= least:
+        if whole % width or alike in seen or inside(width, slots, load, past) >= least:
             continue
         seen.add(alike)
         every = (Chunks(b, levels, epsilon).squares(totals(spans))
-                 for spans in ranges(slots, width))  # fmt: skip
+                 for spans in ranges(slots, width, past))  # fmt: skip
         noise = 2.0 * levels**2 * sum(every) / len(RANGES)
-        error = noise / float(epsilon) ** 2 + inside(width, load)
+        error = noise / float(epsilon) ** 2 + inside(width, slots, load, past)
         if error < least * (1 - 1e-9):
             found, least = (b, levels, skip), error
     return found
@@ -244,7 +250,7 @@ def shapes(slots: int, fanout: int, height: int, skip: int) -> Iterator[tuple[in
 
 @lru_cache(None)
 def endless(
-    slots: int, epsilon: Fraction, load: int, fanout: int, skip: int
+    slots: int, epsilon: Fraction, load: int, fanout: int, skip: int, past: int
 ) -> tuple[Endless, int]:
     """The infinite tree and the slots of a block, with the least expected error."""
     found, least = None, math.inf
@@ -253,7 +259,7 @@ def endless(
         if found is not None and width * FEWEST > slots:
             break
         tree = Endless(fanout, epsilon, -(-slots // width))
-        error = mean_variance(tree, width, slots) + inside(width, load)
+        error = mean_variance(tree, width, slots, past) + inside(width, slots, load, past)
         if found is None or error < least:
             found, least = (tree, width), error
     assert found is not None

@@ -32,6 +32,10 @@ from ...validate import at_least, positive
 
 _PURPOSE = "threshold"
 _WEIGHT = 36
+_RANGES = 60
+_STEPS = 20
+_BELOW = 6
+_FINE = 1 << 20
 
 
 def geometric_thresholds(top: int, resolution: int = 16) -> tuple[int, ...]:
@@ -87,38 +91,66 @@ def noise_penalty(
     return np.array([math.isqrt(math.floor(square)) for square in squares], np.int64)
 
 
-def scale_free_penalty(
-    thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction, root: int = 4
-) -> I64:
-    """(c,) the public part of `exceedance_scores` if the scale of the tail is unknown.
+def range_penalty(thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction) -> I64:
+    """(c,) the public part of `exceedance_scores` for ranges, if the scale of the tail is unknown.
 
     A random range of the n slots after the warm-up has noise √V·θ and loses n/√6·E(θ)/m0, with
     E(θ) = Σ (v-θ)₊ over the warm-up's m0 slots. As E falls by N(θ), the number of records above θ,
     for each step of θ, the sum of both is least where ``N(θ) = K = √(6V)·m0/n``: a rank that does
     not depend on the scale; the root of the sum of squares is least at √(θ/c) times that rank if
     values lie c above θ on average. A penalty that is linear in θ needs c instead, and fails where
-    B is a bad guess of c. This one rises with the fourth root, ``36·K·(θ/B)^¼``: the records that a
-    doubling of θ must save are about 2K to 9K, more the nearer θ is to B. 36 was tuned on streams
-    that no documented figure uses; so was the square root for running totals, whose bias is
-    n/√3·E(θ)/m0, as for ranges with twice the variance.
+    c is a bad guess. The penalty here is K times half the harmonic mean of two numbers:
+
+    * ``60·(θ/B)^¼``: the records that a doubling of θ must save are about 3K to 15K, more the
+      nearer θ is to B, whatever the scale of the tail;
+    * ``θ/c`` with c = 20 steps, at most B/6: where values are a few tens of steps, a threshold
+      below them saves little noise, so rare large values are not given up for it. Where they are
+      thousands of steps, this number is so large that only the first one matters.
+
+    The constants were tuned on streams that no documented figure uses.
 
     Args:
         thresholds: candidates on the integer grid.
         slots: m0, the public number of warm-up slots.
         rest: n, the public number of slots after them.
         variance: V, the mean noise variance of a range for θ = 1.
-        root: 4, or 2 for the square root.
 
     Raises:
         ParameterError: an argument is not positive.
     """
+    rank2 = _rank2(slots, rest, variance) * _FINE**2
+    fourth = (_RANGES**2 * rank2) ** 2 / thresholds[-1]
+    scale = min(Fraction(_STEPS), Fraction(thresholds[-1], _BELOW))
+    out = []
+    for theta in thresholds:
+        free = math.isqrt(math.isqrt(math.floor(fourth * theta)))
+        linear = math.isqrt(math.floor(rank2 * (theta / scale) ** 2))
+        out.append(free * linear // max(1, (free + linear) * _FINE))
+    return np.array(out, np.int64)
+
+
+def total_penalty(thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction) -> I64:
+    """(c,) the public part of `exceedance_scores` for running totals, by `range_penalty`'s rank.
+
+    Their bias is n/√3·E(θ)/m0, as for ranges with twice the variance. The penalty rises with the
+    square root, ``36·K·(θ/B)^½``, which was tuned on streams that no documented figure uses.
+
+    Args:
+        thresholds, slots, rest: as for `range_penalty`.
+        variance: half the mean noise variance of a total for θ = 1.
+
+    Raises:
+        ParameterError: an argument is not positive.
+    """
+    square = _WEIGHT**2 * _rank2(slots, rest, variance) / thresholds[-1]
+    return np.array([math.isqrt(math.floor(square * theta)) for theta in thresholds], np.int64)
+
+
+def _rank2(slots: int, rest: int, variance: Fraction) -> Fraction:
+    """K² = 6V(m0/n)²."""
     positive("variance", variance)
     each = Fraction(at_least("slots", slots, 1), at_least("rest", rest, 1))
-    power = (_WEIGHT**2 * 6 * variance * each**2) ** (root // 2) / thresholds[-1]
-    roots = [math.isqrt(math.floor(power * theta)) for theta in thresholds]
-    if root == 4:
-        roots = [math.isqrt(one) for one in roots]
-    return np.array(roots, np.int64)
+    return 6 * variance * each**2
 
 
 def exceedance_scores(histogram: I64, penalty: I64) -> I64:

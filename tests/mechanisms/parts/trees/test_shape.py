@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
@@ -37,7 +38,7 @@ def dense(shape: TreeShape, blocks: int) -> np.ndarray:
     return np.kron(np.eye(-(-blocks // size)), chunk)
 
 
-def every_range(shape: TreeShape, slots: int) -> float:
+def every_range(shape: TreeShape, slots: int, history: int = 1) -> float:
     """Mean noise variance over all ranges for θ = ε = 1; slots of the open block are predicted."""
     width, blocks = shape.width, -(-slots // shape.width)
     covariance = dense(shape, blocks)
@@ -45,7 +46,8 @@ def every_range(shape: TreeShape, slots: int) -> float:
     prefix = []
     for end in range(slots + 1):
         block, rest = divmod(end, width)
-        last = totals[block] - totals[block - 1] if block else 0 * totals[0]
+        known = min(block, history)
+        last = (totals[block] - totals[block - known]) / known if block else 0 * totals[0]
         prefix.append(totals[block] + rest / width * last)
     rows = np.array(prefix)
     joint = rows @ covariance @ rows.T
@@ -54,14 +56,16 @@ def every_range(shape: TreeShape, slots: int) -> float:
     return 2 * shape.levels**2 * float(apart.mean())
 
 
+@pytest.mark.parametrize("history", [1, 4])
 @pytest.mark.parametrize(
     "shape", [TreeShape(2, 3, 1), TreeShape(3, 2, 2), TreeShape(8, 1, 1), TreeShape(4, 2, 0)]
 )
-def test_the_mean_noise_is_that_of_all_ranges(shape: TreeShape) -> None:
-    exact = every_range(shape, 150)
-    assert unit_noise(shape, 150) == pytest.approx(exact, rel=0.1)
+def test_the_mean_noise_is_that_of_all_ranges(shape: TreeShape, history: int) -> None:
+    exact = every_range(shape, 150, history)
+    assert unit_noise(shape, 150, history) == pytest.approx(exact, rel=0.1)
     tree = Chunks(shape.fanout, shape.levels, Fraction(1, 3))
-    assert mean_variance(tree, shape.width, 150) == pytest.approx(9 * exact, rel=0.1)
+    found = mean_variance(tree, shape.width, 150, history)
+    assert found == pytest.approx(9 * unit_noise(shape, 150, history), rel=1e-3)
     covariance, blocks = Covariance(shape.fanout, shape.levels), dense(shape, 30)
     for i, j in itertools.product((1, 5, 9, 17), repeat=2):
         assert covariance(i, j) == pytest.approx(blocks[:i, :j].sum())
@@ -74,7 +78,8 @@ def test_no_shape_is_better_than_the_chosen_one(slots: int, epsilon: Fraction) -
     found = choose_shape(slots, epsilon)
 
     def error(shape: TreeShape) -> float:
-        return every_range(shape, slots) / float(epsilon) ** 2 + inside_error(shape.width, 1)
+        missed = inside_error(shape.width, slots, 1)
+        return every_range(shape, slots) / float(epsilon) ** 2 + missed
 
     tried = {}
     for fanout in FANOUTS:
@@ -138,7 +143,8 @@ CELLS = tuple(itertools.product((1, 10, 100), (0.05, 0.1, 0.2, 0.5, 1.0)))  # lo
 def predicted(slots: int, tree: tuple[int, int, int], load: int, epsilon: float) -> float:
     """Mean squared error of a range for θ = 1: noise, chance and trend, as the module states it."""
     width = tree[2]
-    missed = 5 / 36 * load * width + (0.03 * load * width) ** 2 if width > 1 else 0.0
+    trend = 0.02**2 + min(1.2 * width / slots, 0.04) ** 2
+    missed = 5 / 36 * load * width + trend * (load * width) ** 2 if width > 1 else 0.0
     return summed(slots, *tree) / epsilon**2 + missed
 
 
@@ -182,17 +188,30 @@ def test_the_published_objective_chooses_trees_of_several_times_the_error(
     assert predicted(114_688, (16, 5 - skip, 16**skip), 1, epsilon) > 2 * mine
 
 
-def test_values_that_scatter_evenly_leave_the_stated_chance() -> None:
-    """Without the trend: the error of predicting both ends of a range from the last block."""
+@pytest.mark.parametrize("history", [1, 4])
+def test_values_that_scatter_evenly_leave_the_stated_chance(history: int) -> None:
+    """Without the trend: the error of predicting both ends of a range from earlier blocks."""
     width, draw = 16, np.random.default_rng(4)
-    values = draw.random((20_000, 2, width))
-    last, here = values[:, 0].sum(axis=1), np.cumsum(values[:, 1], axis=1)
+    values = draw.random((20_000, history + 1, width))
+    last, here = values[:, 1:].sum(axis=(1, 2)) / history, np.cumsum(values[:, 0], axis=1)
     share = np.arange(1, width + 1) / width
     missed = float(((here - share * last[:, None]) ** 2).mean())
-    trend = (0.03 * width) ** 2
-    assert inside_error(width, 1) - trend == pytest.approx(2 * missed, rel=0.1)
-    assert inside_error(1, 100) == 0.0
-    assert inside_error(8, 3) == pytest.approx(5 * 24 / 36 + (0.03 * 24) ** 2)
+    trend = (0.02 * width) ** 2
+    found = inside_error(width, 1 << 30, 1, history) - trend
+    assert found == pytest.approx(2 * missed, rel=0.1)
+    assert inside_error(1, 9, 100) == 0.0
+    assert inside_error(8, 1 << 30, 3) == pytest.approx(5 * 24 / 36 + (0.02 * 24) ** 2)
+
+
+def test_wide_blocks_are_expected_to_lose_more_than_in_proportion() -> None:
+    """A level that moves by 1.2 over the stream moves within blocks, but by at most 0.04."""
+
+    def moved(width: int) -> float:
+        rest = inside_error(width, 1 << 40, 1, 4)
+        return math.sqrt(inside_error(width, 10_000, 1, 4) - rest) / width
+
+    assert moved(100) == pytest.approx(1.2 * 0.01) and moved(200) == pytest.approx(1.2 * 0.02)
+    assert [moved(400), moved(1000)] == pytest.approx([0.04, 0.04])
 
 
 def test_what_is_given_is_not_chosen() -> None:
@@ -235,5 +254,5 @@ def test_the_infinite_tree_of_a_stream_with_an_end() -> None:
     for skip in range(4):
         other, wide = endless(600, Fraction(1, 4), 1, 4, skip)
         assert wide == 4**skip and isinstance(other, InfiniteTree)
-        error = mean_variance(other, wide, 600) + inside_error(wide, 1)
-        assert mean_variance(tree, width, 600) + inside_error(width, 1) <= error
+        error = mean_variance(other, wide, 600) + inside_error(wide, 600, 1)
+        assert mean_variance(tree, width, 600) + inside_error(width, 600, 1) <= error
