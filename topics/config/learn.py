@@ -44,6 +44,11 @@ def learnt_of(pipeline: str) -> str:
     return f"{pipeline}-learnt"
 
 
+def made_of(config: Config, name: str) -> bool:
+    """Whether a pipeline releases the activity of another one's units, which a table asks for."""
+    return name in {activity_of(p.name) for p in config.pipeline if p.learn is not None}
+
+
 def stand_for(data: Table, lines: dict[Path, int]) -> Iterator[tuple[Path, str]]:
     """Add the pipelines that tables ``learn`` stand for; yield contradictions and their places.
 
@@ -77,6 +82,8 @@ def _wrong(data: Table, table: Table, learn: Table) -> str | None:
         return f"needs the name {min(taken)!r}, which another pipeline has"
     if "per_unit" in budget:
         return "is not possible with budget.per_unit: the activity of units has no cap for each"
+    if "session" in table:
+        return "is not possible with session: the activity of units is of records, not of sessions"
     if ("budget" in learn) != ("at" in learn):
         return "needs budget and at together, or neither: `hush learn` prints both"
     return None if isinstance(shared, list) else "stands beside a budget that is no list of tables"

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.errors import ConfigError
-from hushstream.reading.sinks.layout import layouts, undeclared
+from hushstream.reading.sinks.layout import FIRST, layouts, undeclared
 from hushstream.reading.tables import table_of
 from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
+from hushstream.topics.config.pipelines.views import FIXED
 
 from .samples import batches, deployment, layout, made, text
 
@@ -21,6 +22,10 @@ name = "cheap"
 source = "sinks-histogram"
 limit = 3
 """
+
+
+def test_no_value_may_have_a_column_of_every_release() -> None:
+    assert tuple(FIRST) == FIXED
 
 
 def _same(case: str) -> None:

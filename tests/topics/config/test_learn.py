@@ -151,7 +151,11 @@ def test_a_query_may_have_one() -> None:
         ("learn = { at = 2031-01-05T00:00:00Z }", "budget and at together"),
         ("learn = { share = 0.7 }", "learn.share: 0.7 must lie between"),
         ('learn = { share = "much" }', "learn.share"),
-        ("learn = { budget = 24, at = 2031-01-05T01:00:00Z }", "no boundary of two epochs"),
+        (
+            "learn = { budget = 24, at = 2031-01-05T01:00:00Z }",
+            r"pipeline\[0\].learn.at: is no boundary of two epochs: [^\n]*\Z",
+        ),
+        ('learn = {}\nsession = "30m"', "learn: is not possible with session"),
         ('learn = {}\nepoch = "2d"', "learn: needs windows that are epochs"),
         ('learn = {}\nschedule = "external"', "learn: needs triggers that follow the clock"),
         ('learn = {}\naggregate = "keys"', "learn: needs an aggregate"),

@@ -197,6 +197,15 @@ def test_names_that_a_producer_may_give_are_paths(name: str) -> None:
         ('[{ kind = "cuont" }]', r"aggregate\[0\]\.kind: .*did you mean 'count'"),
         ("[{ field = 'x' }]", r"must be a table with kind"),
         ('[{ kind = "count" }, { kind = "count" }]', r"aggregate\[1\]: \"count\" exists already"),
+        (
+            '[{ kind = "count" }, { kind = "count", name = "count_low" }]',
+            r"aggregate\[1\]: \"count_low\" has a column count_low in tables, and .* \"count\"",
+        ),
+        (
+            '[{ kind = "count", name = "n_high" }, { kind = "count", name = "n" }]',
+            r"aggregate\[1\]: \"n\" has a column n_high in tables, and .* \"n_high\"",
+        ),
+        ('[{ kind = "count", name = "trigger" }]', r"column trigger .* that of every release"),
         ('[{ kind = "sum", field = "x", low = 0 }]', r"aggregate\[0\]: high is missing"),
         ('[{ kind = "sum", field = "x", low = 1, high = 1 }]', r"high: 1 must exceed low = 1"),
         (

@@ -11,9 +11,11 @@ from ....mechanisms.entry import Objection
 from ..aggregates.distinct import Distinct
 from ..aggregates.kinds import counted_in
 from ..inputs import attributes, roles, sessions
+from ..learn import made_of
 from ..model import Config
 from ..pipelines.budgets import BudgetSettings, SharedBudget
 from ..pipelines.pipeline import PipelineSettings
+from ..pipelines.views import doubled
 from ..toml.read import objections_of
 from .windows import of_schedule, of_until
 
@@ -29,7 +31,8 @@ def of_pipeline(config: Config, pipeline: PipelineSettings) -> list[Objection]:
         found.append(("input", f'"{pipeline.input}" is not an input; {hint}'))
     found += of_schedule(pipeline)
     if not found:
-        found += [*of_until(pipeline), *sessions.objections(pipeline)]
+        until = () if made_of(config, pipeline.name) else of_until(pipeline)  # told where it stands
+        found += [*until, *sessions.objections(pipeline)]
     found += ((f"budget.{name}", message) for name, message in of_limits(pipeline.budget))
     found += _keys(pipeline)
     found += _expressions(pipeline)
@@ -105,10 +108,9 @@ def _expressions(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
 def _aggregates(
     pipeline: PipelineSettings, units: Sequence[tuple[str, ...]]
 ) -> Iterator[tuple[str, str]]:
-    labels = [aggregate.label for aggregate in pipeline.aggregate]
+    for place, why in doubled([aggregate.label for aggregate in pipeline.aggregate]):
+        yield f"aggregate.{place}", why
     for place, aggregate in enumerate(pipeline.aggregate):
-        if labels[place] in labels[:place]:
-            yield f"aggregate.{place}", f'"{labels[place]}" exists already: set another name'
         for setting, message in aggregate.objections():
             yield f"aggregate.{place}.{setting}", message
         if getattr(aggregate, "where", ()) and _in_rounds(pipeline):

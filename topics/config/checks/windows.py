@@ -133,7 +133,9 @@ def of_until(pipeline: PipelineSettings) -> Iterator[tuple[str, str]]:
     before = schedule.begin(schedule.epoch_at(pipeline.until))
     if before != pipeline.until:
         one, next_ = format_instant(before), format_instant(after)
-        yield "until", f"is no boundary of two epochs: one is at {one}, the next at {next_}"
+        learn = pipeline.learn
+        setting = "until" if learn is None or learn.at != pipeline.until else "learn.at"
+        yield setting, f"is no boundary of two epochs: one is at {one}, the next at {next_}"
 
 
 def _regular(pipeline: PipelineSettings, every: int) -> Iterator[tuple[str, str]]:

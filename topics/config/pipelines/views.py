@@ -20,6 +20,10 @@ MOST = 100_000
 """Most rows per release of a view with a limit, and most windows that a value looks back."""
 PARTS = ("", "_stddev", "_low", "_high")
 """Suffixes of a value that a condition or an order may use, as in columns of `hush releases`."""
+FIXED = (
+    "release_id", "pipeline", "window_start", "window_end", "trigger", "released", "final",
+)  # fmt: skip
+"""Columns that every table of releases has."""
 
 _HISTORY = ("lag", "change", "running")
 _ARITHMETIC = ("ratio", "change", "running")
@@ -174,10 +178,9 @@ def objections(
     for place, name in enumerate(view.key or ()):
         if name not in source.key:
             yield f"key.{place}", _unknown(name, source.key, f"a column of {source.name}'s key")
-    labels = [one.label for one in view.values]
+    for place, why in doubled([one.label for one in view.values]):
+        yield f"values.{place}", why
     for place, one in enumerate(view.values):
-        if labels[place] in labels[:place]:
-            yield f"values.{place}", f'"{labels[place]}" exists already: set another name'
         yield from ((f"values.{place}.{s}".rstrip("."), m) for s, m in _of_value(one))
     for name in ("where", "having"):
         yield from objections_of(name, getattr(view, name))
@@ -197,6 +200,22 @@ def _of_value(one: ViewValue) -> Iterator[tuple[str, str]]:
         yield "", 'kind = "ratio" needs over, the value that it is divided by'
     if one.kind == "ratio" and one.over == one.of:
         yield "over", "is the value itself: the ratio is 1"
+
+
+def doubled(names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the places of values that would share a column of a table of releases, and why."""
+    taken = dict.fromkeys(FIXED, "of every release")
+    for place, name in enumerate(names):
+        own = {f"{name}{part}": f'of the value "{name}"' for part in PARTS}
+        if name in names[:place]:
+            yield place, f'"{name}" exists already: set another name'
+        elif both := [column for column in own if column in taken]:
+            yield (
+                place,
+                f'"{name}" has a column {both[0]} in tables, and so has that {taken[both[0]]}: '
+                "set another name",
+            )
+        taken = own | taken
 
 
 class _Names:

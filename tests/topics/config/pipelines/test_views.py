@@ -74,6 +74,7 @@ def test_values_that_add_up() -> None:
         ('over = "count"', 'over = "sum_fare"', 7, "is the value itself: the ratio is 1"),
         ('over = "count"', 'over = "count", windows = 2', 7, 'no effect with kind = "ratio"'),
         ('of = "count", windows = 2', 'of = "count", name = "count"', 8, "exists already"),
+        ('of = "count", windows = 2', 'of = "count", name = "count_low"', 8, "column count_low in"),
         ('field = "kind"', 'field = "kinds"', 10, "did you mean 'kind'?"),
         ('"count_low"', '"mean_fare"', 11, '"mean_fare" is not released'),
         ('by = "sum_fare_per_count"', 'by = "kind"', 12, '"kind" is not released'),
