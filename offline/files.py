@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -120,7 +122,9 @@ def _csv(path: Path, compression: str | None, asked: Extract) -> Rows:
         rows = csv.reader(file, delimiter=delimiter or ",", strict=True)
         head = list(columns) or next(_told_quotes(path, rows), [])
         _check_head(path, head)
-        places = [(i, n) for i, n in enumerate(head) if asked.wanted is None or n in asked.wanted]
+        wanted = asked.wanted
+        places = [(i, n) for i, n in enumerate(head) if wanted is None or n.split(".")[0] in wanted]
+        inner = any(_PATH.fullmatch(name) for _, name in places)
         for row in _told_quotes(path, rows):
             if row:  # as `csv.DictReader`: an empty line is no row, a short one lacks fields
                 size = len(row)
@@ -130,7 +134,23 @@ def _csv(path: Path, compression: str | None, asked: Extract) -> Rows:
                         f"{path}, line {rows.line_num}: {size} fields, and {names} {len(head)}: "
                         "quote fields that hold the delimiter"
                     )
-                yield {name: _typed(row[i]) if i < size else None for i, name in places}
+                flat = {name: _typed(row[i]) if i < size else None for i, name in places}
+                yield _nested(flat) if inner else flat
+
+
+_PATH = re.compile(r"[^.\s]+(\.[^.\s]+)+")
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose columns ``a.b`` are fields of an object ``a``, as paths name them."""
+    row: dict[str, Any] = {}
+    for name, value in flat.items():
+        *outer, last = name.split(".") if _PATH.fullmatch(name) else [name]
+        into = row
+        for step in outer:
+            into = into.setdefault(step, {})
+        into[last] = value
+    return row
 
 
 def _told_quotes(path: Path, rows: Any) -> Iterator[list[str]]:
@@ -153,6 +173,11 @@ def _check_head(path: Path, head: Sequence[str]) -> None:
     twice = [name for place, name in enumerate(head) if name in head[:place]]
     if twice:
         raise ConfigError(f"{path}: the header names {twice[0]!r} twice: rename one of the columns")
+    if both := _both(head):
+        raise ConfigError(
+            f"{path}: the header names {both[0]!r} and {both[1]!r}, a field of it: a column is a "
+            "value or holds fields: rename one of the columns"
+        )
     other = next((sign for sign in ",;\t|" if len(head) == 1 and sign in head[0]), None)
     if other is not None:
         name = {"\t": "tabs"}.get(other, repr(other))
@@ -162,15 +187,26 @@ def _check_head(path: Path, head: Sequence[str]) -> None:
         )
 
 
-def _typed(text: str | None) -> Any:
-    if text is None or text == "":
+def _both(head: Sequence[str]) -> tuple[str, str] | None:
+    """A column, and another one that is a field of it; None if there is none."""
+    paths = [name for name in head if _PATH.fullmatch(name)]
+    return next(((n, path) for path in paths for n in head if path.startswith(f"{n}.")), None)
+
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+def _typed(text: str) -> Any:
+    """A number, if the text is one that JSON can write; Python also takes "1_000" and "nan"."""
+    if text == "":
         return None
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if not _NUMBER.fullmatch(text):
+        return text
+    try:
+        return int(text)
+    except ValueError:  # not whole, or of more digits than Python reads
+        number = float(text)
+        return number if math.isfinite(number) else text
 
 
 def _lines(path: Path, compression: str | None, asked: Extract) -> Rows:

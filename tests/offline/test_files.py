@@ -101,6 +101,26 @@ def test_an_unknown_kind_is_named_with_those_that_are_known(tmp_path: Path, name
         stream_file(tmp_path / name)
 
 
+def test_only_what_json_can_write_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    texts = ["1_000", "nan", "Infinity", "1e999", "٣", "1.5e2", "-.5", "+7", "007", "1" * 5000]
+    path.write_text("a\n" + "\n".join(texts) + "\n")
+    told = [row["a"] for row in read_file(path)]
+    assert told == [*texts[:5], 150.0, -0.5, 7, 7, "1" * 5000]
+
+
+def test_columns_with_points_are_fields_of_objects(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("customer.id,customer.home.city,Temp. (C),n\n5,Bonn,2,1\n6\n")
+    rows = read_file(path)
+    assert rows[0] == {"customer": {"id": 5, "home": {"city": "Bonn"}}, "Temp. (C)": 2, "n": 1}
+    assert rows[1]["customer"] == {"id": 6, "home": {"city": None}}
+    assert next(stream_file(path, {"customer"})) == {"customer": rows[0]["customer"]}
+    path.write_text("a,a.b\n1,2\n")
+    with pytest.raises(ConfigError, match=r"names 'a' and 'a\.b', a field of it.*rename"):
+        read_file(path)
+
+
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "d.csv").mkdir()
     with pytest.raises(ConfigError, match="a folder"):
