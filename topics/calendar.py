@@ -193,10 +193,15 @@ class Calendar:
         """The largest number of triggers of any window."""
         return int(self._counts.max())
 
+    @cached_property
+    def fewest(self) -> int:
+        """The smallest number of triggers of any window."""
+        return int(self._counts.min())
+
     @property
     def alike(self) -> bool:
         """Whether all windows have the same number of triggers."""
-        return self.horizon == int(self._counts.min())
+        return self.horizon == self.fewest
 
     @cached_property
     def longest(self) -> int:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import click
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -235,15 +236,34 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
     for name, stddev in body["noise"].items():
         last = "last trigger" if p.windows.hops == 1 else "worst window of an epoch"
         last = f"trigger {p.traits.foremost:,}" if p.windows.endless else last
+        last = f"{last} of the longest windows" if most else last
         words = f"standard deviation, {last}"
         if name in inexact:
             words = "at most; it depends on the values, and each release has its interval"
         table.add_row(f"noise of {partial.get(name, name)}", f"±{stddev:.4g} ({words})")
     for name, value in p.mechanism.plan_rows(p.unit_name):
         table.add_row(name, value)
+    if dated is not None and most:
+        table.add_row("shorter windows", _shorter(p, dated.fewest))
     if said := implied_bound(p):
         table.add_row("what the bound keeps", said)
     return table
+
+
+def _shorter(p: Pipeline, fewest: int) -> str:
+    """Say with which noise and threshold windows end that lack the last triggers."""
+    m, partial = p.mechanism, _parts_of_some(p)
+    ends = range(fewest, m.traits.horizon)
+    noise = np.array([m.error(t) for t in ends]).max(axis=0)
+    words = [
+        f"{partial.get(one.name, one.name)} ±{noise[n] * float(one.grid):.4g}"
+        for n, one in enumerate(m.traits.outputs)
+        if not one.ends
+    ]
+    bars = [float(bar) for t in ends if (bar := m.key_threshold(t)) is not None]
+    words += [f"threshold of a key {max(bars):.4g}"] if bars else []
+    times = f"{ends[0]:,}" if len(ends) == 1 else f"{ends[0]:,} to {ends[-1]:,}"
+    return f"end at trigger {times}, with at most: {', '.join(words)}"
 
 
 def _parts_of_some(p: Pipeline) -> dict[str, str]:

@@ -138,7 +138,7 @@ def _key_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     course = f"{bars[0]:.4g} at the first trigger … " if len(bars) > 1 else ""
     rows = [("threshold of a key", f"{course}{bars[-1]:.4g}")]
     if body["min_users"] > 1:
-        rows.append(("  and at least", f"{body['min_users']:,} records"))
+        rows.append(("  and at least", f"{body['min_users']:,} × {unit}"))
     return [*rows, _chance_row(body, unit)]
 
 
@@ -151,6 +151,7 @@ def _chance_row(body: dict[str, Any], unit: str) -> tuple[str, str]:
 def bound_words(bound: dict[str, Any], unit: str) -> str:
     most, what = f"at most {bound['most_records_per_key']:,} of one key", bound.get("of", "records")
     if bound["kind"] == "records":
+        what = what if bound["budget"] > 1 else what.removesuffix("s")
         return f"{bound['budget']:,} {what} of a {unit}, {most}"
     text = f"Σ m² ≤ {bound['budget']:.6g} for the m {what} of a {unit} in each key, {most}"
     if "adaptive_weight" in bound:

@@ -53,6 +53,23 @@ def test_pipelines_that_share_a_budget_pay_it_once(folder):
     assert "together they charge a unit at most ε=1 if it is active" in said
 
 
+def test_a_plan_says_how_shorter_windows_of_the_calendar_end(folder):
+    day = '{ length = "1 day", zone = "Europe/Berlin" }'
+    more = ("--set", f"pipeline.pages.window={day}", "--set", "pipeline.pages.triggers.every=6h")
+    more += ("--set", 'pipeline.pages.mechanism={ kind = "histogram", min_users = 5 }')
+    code, out, _ = typed("plan", *more)
+    assert code == 0, out
+    said = " ".join(out.replace("│", " ").split())
+    (body,) = json.loads(typed("plan", "--json", *more)[1])["pipelines"]
+    own, bars = body["histogram"], body["histogram"]["threshold"]
+    assert body["triggers"] == 5 and bars[3] > bars[4]
+    noise = own["noise_stddev"][3][0]
+    told = f"end at trigger 4, with at most: count ±{noise:.4g}, threshold of a key {bars[3]:.4g}"
+    assert f"shorter windows {told}" in said
+    assert "last trigger of the longest windows" in said and "and at least 5 × user" in said
+    assert "shorter windows" not in typed("plan")[1]
+
+
 def test_views_cost_nothing(folder):
     before = json.loads(typed("plan", "--json")[1])
     with (folder / "hush.toml").open("a") as file:
