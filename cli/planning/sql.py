@@ -173,7 +173,7 @@ def _budget(read: Query, epsilon: Decimal | None, delta: Decimal | None) -> dict
         if given is not None and key in budget:
             raise click.UsageError(f"--{key}: the query says {key} = {budget[key]} already")
         budget.setdefault(key, plain_number(defaults[key] if given is None else given))
-    return {key: value for key, value in budget.items() if value}
+    return {key: value for key, value in budget.items() if value or key == "epsilon"}
 
 
 def _completed(

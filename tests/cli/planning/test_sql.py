@@ -163,6 +163,7 @@ def test_a_sample_proposes_settings(path: Path, tmp_path: Path) -> None:
         ((QUERY.replace(", TUMBLE(created, INTERVAL '1' DAY)", ""), *CLIP), "--window 1d"),
         ((QUERY, *CLIP, "--every", "7h"), "does not divide window.length"),
         ((QUERY, *CLIP, "--delta", "0"), "cannot hide a key"),
+        ((QUERY, *CLIP, "--epsilon", "0"), "budget.epsilon: 0 must be greater than 0"),
     ],
 )
 def test_mistakes_say_what_to_do(path: Path, words: tuple[str, ...], message: str) -> None:
