@@ -44,11 +44,6 @@ def learnt_of(pipeline: str) -> str:
     return f"{pipeline}-learnt"
 
 
-def made_of(config: Config, name: str) -> bool:
-    """Whether a pipeline releases the activity of another one's units, which a table asks for."""
-    return name in {activity_of(p.name) for p in config.pipeline if p.learn is not None}
-
-
 def stand_for(data: Table, lines: dict[Path, int]) -> Iterator[tuple[Path, str]]:
     """Add the pipelines that tables ``learn`` stand for; yield contradictions and their places.
 

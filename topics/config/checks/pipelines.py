@@ -11,7 +11,6 @@ from ....mechanisms.entry import Objection
 from ..aggregates.distinct import Distinct
 from ..aggregates.kinds import counted_in
 from ..inputs import attributes, roles, sessions
-from ..learn import made_of
 from ..model import Config
 from ..pipelines.budgets import BudgetSettings, SharedBudget
 from ..pipelines.pipeline import PipelineSettings
@@ -31,8 +30,7 @@ def of_pipeline(config: Config, pipeline: PipelineSettings) -> list[Objection]:
         found.append(("input", f'"{pipeline.input}" is not an input; {hint}'))
     found += of_schedule(pipeline)
     if not found:
-        until = () if made_of(config, pipeline.name) else of_until(pipeline)  # told where it stands
-        found += [*until, *sessions.objections(pipeline)]
+        found += [*of_until(pipeline), *sessions.objections(pipeline)]
     found += ((f"budget.{name}", message) for name, message in of_limits(pipeline.budget))
     found += _keys(pipeline)
     found += _expressions(pipeline)
