@@ -37,7 +37,8 @@ class Workload(NamedTuple):
     keys: int
     value: I64 | None = None  # (n, c) value columns on their grids
     sign: NDArray[np.int8] | None = None  # (n,) -1 for a deletion; None: there are none
-    ends: tuple[int, ...] | None = None  # records up to each trigger; None: equal parts
+    ends: tuple[int, ...] | None = None  # records up to each trigger, which may be fewer than the
+    # mechanism's (a shorter window of the calendar); None: equal parts
     window: int = 0  # position of the window in its epoch
     columns: Mapping[str, NDArray[Any]] | None = None  # (n,) each: a mechanism's own inputs
     item: Index | None = None  # (n,) number of the value, where distinct values are counted
@@ -49,6 +50,10 @@ class Workload(NamedTuple):
         else:
             edges = [0, *self.ends]
         return (slice(a, b) for a, b in itertools.pairwise(edges))
+
+    def last(self, horizon: int) -> int:
+        """The last trigger of the window, where the longest have ``horizon``."""
+        return horizon if self.ends is None else len(self.ends)
 
     def signs(self, rows: slice) -> NDArray[np.int8]:
         """(m,) +1, or -1 for a deletion."""

@@ -125,8 +125,6 @@ def _workloads(
         if records.timed:
             times: I64 = np.array(schedule.times(number))
             ends = tuple(np.searchsorted(records.time[rows], times, side="right").tolist())
-            # A shorter window of the calendar is played with empty micro-batches after its end.
-            ends += ends[-1:] * (schedule.horizon - len(ends))
         yield Workload(
             unit[a - begin : b - begin].astype(np.int32), key[rows], len(ids), keys,
             records.value[rows] if records.value.shape[1] else None, records.sign[rows], ends,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from ..agents.deployment.model import Input, Pipeline
 from ..errors import ConfigError
 from ..mechanisms.stated_shape import Shape
@@ -72,6 +74,9 @@ def shape_sample(p: Pipeline, shape: Shape) -> Sample:
             f"pipeline {p.name!r} has {len(p.public_keys)} public keys, the shape {shape.keys}"
         )
     work = shape.workload()
+    if p.windows.calendar is not None:
+        edges = np.linspace(0, len(work.unit), p.windows.calendar.usual + 1)
+        work = work._replace(ends=tuple(edges[1:].astype(np.int64).tolist()))
     windows = range(min(p.windows.per_epoch, WINDOWS))
     epoch = tuple(work._replace(window=i) for i in windows)
     return Sample((epoch,), shape.users, len(set(work.key.tolist())), shape.records * len(epoch))

@@ -198,6 +198,11 @@ class Calendar:
         """The smallest number of triggers of any window."""
         return int(self._counts.min())
 
+    @cached_property
+    def usual(self) -> int:
+        """The commonest number of triggers of a window."""
+        return int(np.bincount(self._counts).argmax())
+
     @property
     def alike(self) -> bool:
         """Whether all windows have the same number of triggers."""

@@ -49,23 +49,27 @@ def forecast(made: Quantiles, epochs: Sequence[Sequence[Workload]]) -> list[Rank
             signs = work.signs(slice(None)).astype(np.float64)
             truth: F64 = np.bincount(work.key, signs, work.keys).astype(np.float64)
             mine = np.bincount(work.key, signs * kept, work.keys)
-            error = _off(made, np.maximum(mine, 1)) * np.abs(truth) / np.maximum(mine, 1)
+            error = (
+                _off(made, np.maximum(mine, 1), work.last(made.horizon))
+                * np.abs(truth)
+                / np.maximum(mine, 1)
+            )
             chance = _chance(made, work, kept)
             lost = float((~kept).sum())
             found.append(RankLook(truth, error, chance, lost, len(kept)))
     return found
 
 
-def deviations(made: Quantiles) -> list[float]:
-    """Standard deviation of the rank of each quantile at the last trigger, in records."""
-    tree = made.tree(made.horizon)
+def deviations(made: Quantiles, last: int) -> list[float]:
+    """Standard deviation of the rank of each quantile at trigger ``last``, in records."""
+    tree = made.tree(last)
     return [NEARER * math.sqrt(float(tree.rank_variance(float(q)).mean())) for q in made.at]
 
 
-def _off(made: Quantiles, records: F64) -> F64:
+def _off(made: Quantiles, records: F64, last: int) -> F64:
     """(keys,) mean over quantiles of E min(abs(N(0, v)), records on that side)."""
     found: F64 = np.zeros(len(records))
-    for q, deviation in zip(map(float, made.at), deviations(made), strict=True):
+    for q, deviation in zip(map(float, made.at), deviations(made, last), strict=True):
         for share in (q, 1 - q):
             found += _capped(share * records / deviation) * deviation / (2 * len(made.at))
     return found

@@ -180,7 +180,7 @@ def _told(
     figures = {name: float(np.mean([one[name] for one in each])) for name in each[0]}
     inverse = [1 / one.variance for one in made.processes]
     figures |= {
-        "rank": float(np.mean(formulas.deviations(made))),
+        "rank": float(np.mean(formulas.deviations(made, made.horizon))),
         "budget": made.bound.left / made.bound.weights[0],
         "count_share": float(inverse[-1] / sum(inverse)),
     }

@@ -5,10 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from hushstream.agents.deployment.compile import compile_config
+from hushstream.mechanisms.stated_shape import Shape
 from hushstream.planning.cut import SampleRoom, cut, reported, sample
+from hushstream.planning.sample import shape_sample
 from hushstream.topics.config.pipelines.schedule import Schedule
 
 from .visits import HOUR, INPUT, START, read, write
+
+
+def test_a_window_of_the_calendar_ends_with_its_own_last_trigger(tmp_path: Path) -> None:
+    day = 'window = { length = "1 day", zone = "Europe/Berlin" }'
+    text = INPUT.replace('window = { length = "1h", origin = "2019-03-01T00:00:00Z" }', day)
+    made, records = read(write(tmp_path / "v.csv", 4_000, 24 * 40), text.replace("30m", "1h"))
+    schedule = Schedule.of(made.pipeline[0])
+    taken = sample(records, schedule, cut(records, schedule), SampleRoom(10_000))
+    looks = [len(work.ends or ()) for epoch in taken.epochs for work in epoch]
+    assert schedule.horizon == 25 and set(looks) == {23, 24} and looks.count(23) == 1
+    shape = Shape(users=100, records=100, keys=2)
+    ((work,),) = shape_sample(compile_config(made).pipelines[0], shape).epochs
+    assert work.last(25) == 24 and work.ends is not None and work.ends[-1] == 100
 
 
 def test_windows_are_spread_over_the_file_and_halves_are_left_out(tmp_path: Path) -> None:

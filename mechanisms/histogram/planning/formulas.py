@@ -126,39 +126,38 @@ class BoundTerms(NamedTuple):
         known, bound = reference(parameters, setting), bound_of(parameters, setting)
         return cls(parameters, known, bound, known.thresholds(parameters, bound, setting.delta))
 
-    @property
-    def looks(self) -> I64:
-        """Triggers at which a key is checked."""
-        horizon = self.known.made.horizon
-        return np.unique(np.linspace(1, horizon, min(_LOOKS, horizon)).round().astype(np.int64))
+    def looks(self, last: int) -> I64:
+        """Triggers at which a key is checked, in a window of ``last`` triggers."""
+        return np.unique(np.linspace(1, last, min(_LOOKS, last)).round().astype(np.int64))
 
-    def appears(self, count: F64) -> tuple[I64, F64]:
+    def appears(self, count: F64, last: int) -> tuple[I64, F64]:
         """(k,) the trigger at which each key is expected to appear, and its chance to appear.
 
-        The trigger is the horizon for keys that are not expected to appear.
+        The trigger is the last for keys that are not expected to appear.
 
         Args:
             count: (k, looks) accepted records of each key.
+            last: last trigger of the window.
         """
         from scipy.special import ndtr  # here: it takes long to load
 
-        made, looks = self.known.made, self.looks
+        made, looks = self.known.made, self.looks(last)
         if made.public is not None:
             return np.zeros(len(count), np.int64), np.ones(len(count))
         deviation = self.known.deviations() * math.sqrt(self.known.times(self.bound))
         over = (count - self.bars[looks - 1]) / deviation[looks - 1]
         over[count < self.parameters.min_users] = -np.inf
-        first = np.where((over >= 0).any(axis=1), looks[(over >= 0).argmax(axis=1)], made.horizon)
+        first = np.where((over >= 0).any(axis=1), looks[(over >= 0).argmax(axis=1)], last)
         chance: F64 = ndtr(over.max(axis=1))
         return first, chance
 
-    def variance(self, quantity: Quantity, since: I64) -> F64:
-        """(k,) variance of a quantity's noise at the last trigger; keys appeared at ``since``."""
+    def variance(self, quantity: Quantity, since: I64, last: int) -> F64:
+        """(k,) variance of a quantity's noise at trigger ``last``; keys appeared at ``since``."""
         made = self.known.made
-        squares: F64 = quantity.lanes[0].variance_at(made.horizon, np.zeros(len(since), np.int64))
+        squares: F64 = quantity.lanes[0].variance_at(last, np.zeros(len(since), np.int64))
         for lane in quantity.lanes[1:]:
-            begins = np.minimum(since + made.delay, made.horizon)
-            squares = squares + lane.variance_at(made.horizon, begins)
+            begins = np.minimum(since + made.delay, last)
+            squares = squares + lane.variance_at(last, begins)
         return squares * self.known.times(self.bound)
 
 
@@ -228,7 +227,7 @@ def _window(terms: BoundTerms, work: Workload, left: I64) -> WindowForecast:
     hidden = np.abs(truth) * (1 - chance)[:, None]
     if not made.traits.outputs:
         return WindowForecast(truth, hidden, chance, *_lost(accepted, counted))
-    spread = np.sqrt(_variances(terms, since))
+    spread = np.sqrt(_variances(terms, since, work.last(made.horizon)))
     error = folded(kept - truth, spread) * chance[:, None] + hidden
     return WindowForecast(truth, error, chance, *_lost(accepted, counted))
 
@@ -269,19 +268,20 @@ def _appears(
     terms: BoundTerms, work: Workload, trigger: NDArray[np.intp], accepted: NDArray[np.bool_]
 ) -> tuple[I64, F64]:
     """`BoundTerms.appears` for the keys of a window."""
-    looks = terms.looks
+    last = work.last(terms.known.made.horizon)
+    looks = terms.looks(last)
     place = np.searchsorted(looks, trigger[accepted])
     flat = work.key[accepted].astype(np.int64) * len(looks) + place
     sign = work.signs(slice(None))[accepted]
     count = np.bincount(flat, sign, work.keys * len(looks)).reshape(work.keys, -1).cumsum(axis=1)
-    return terms.appears(count)
+    return terms.appears(count, last)
 
 
-def _variances(terms: BoundTerms, since: I64) -> F64:
-    """(keys, outputs) variance of the noise at the last trigger."""
+def _variances(terms: BoundTerms, since: I64, last: int) -> F64:
+    """(keys, outputs) variance of the noise at trigger ``last``."""
     made = terms.known.made
     told = made.quantities[: len(made.quantities) - len(made.squares)]
-    squares = [terms.variance(one, since) for one in told]
+    squares = [terms.variance(one, since, last) for one in told]
     counted = int(made.quantities[0].column == 0)
     for place, column in enumerate(made.summed, counted):
         if column.middle:

@@ -219,16 +219,16 @@ def _tail(size: F64, rest: float) -> _Keys:
 
 def _error(terms: BoundTerms, law: Law, keys: _Keys) -> float:
     """Expected distance of all counts from the exact ones, as a share of all records."""
+    horizon = terms.known.made.horizon
     two = len(terms.bound.weights) > 1 and terms.known.made.public is None
     public = 0.5 if two else 0.0
     for _ in range(3 if two else 1):  # which keys are public and what is kept are interdependent
         kept = _kept(terms, law, public)
-        grown = kept * keys.size[:, None] * (terms.looks / terms.known.made.horizon)
-        since, chance = terms.appears(grown)
-        horizon = terms.known.made.horizon
+        grown = kept * keys.size[:, None] * (terms.looks(horizon) / horizon)
+        since, chance = terms.appears(grown, horizon)
         late = np.minimum(since + terms.known.made.delay, horizon)
         held = keys.size * keys.times
         public = float((held * (1 - late / horizon)).sum()) / float(held.sum()) if two else 0.0
-    spread = np.sqrt(terms.variance(terms.known.made.quantities[0], since))
+    spread = np.sqrt(terms.variance(terms.known.made.quantities[0], since, horizon))
     error = folded((kept - 1) * keys.size, spread) * chance + keys.size * (1 - chance)
     return float((error * keys.times).sum()) / float((keys.size * keys.times).sum())

@@ -45,6 +45,21 @@ def test_they_agree_with_the_mechanism(changes: dict[str, object]) -> None:
     assert expected.figures["shown"] == pytest.approx(run.figures["shown"], abs=3)
 
 
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_a_window_that_ends_before_the_longest_is_judged_at_its_own_end(weight: float) -> None:
+    given = replace(GIVEN, factorization="final", budget=12, adaptive_weight=weight)
+    setting, planner = replace(SETTING, horizon=5), HistogramPlanner()
+    whole = question(SHAPE, given, setting)
+    assert whole.sample is not None
+    ((work,),) = whole.sample.epochs
+    short = work._replace(ends=tuple(len(work.unit) * t // 4 for t in (1, 2, 3, 4)))
+    asked = whole._replace(sample=whole.sample._replace(epochs=((short,),)))
+    expected = planner.forecast(asked, given, range(0))
+    run = planner.forecast(asked, given, range(3))
+    assert expected.score == pytest.approx(run.score, rel=0.06)
+    assert expected.score > 1.2 * planner.forecast(whole, given, range(0)).score
+
+
 def test_a_public_list_and_values_agree_too() -> None:
     keys = tuple(sorted(b"%d" % i for i in range(60)))
     setting = replace(SETTING, keys=keys, columns=(("v", 0, 100),), grids=(Fraction(1),), horizon=1)
