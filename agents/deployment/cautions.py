@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from ...formats.events.decode import utc
+from ...formats.events.expressions.conditions import Present
+from ...formats.events.expressions.exclusive import exclusive
 from ...topics.config.inputs.places import place_of
 from ...topics.config.load import Config
 from ...topics.config.pipelines.budgets import PerUnit
@@ -30,6 +32,7 @@ def cautions(config: Config, now: int) -> Iterator[str]:
         found = (*_budget(p), *_domain(p), *_place(p), *_origin(p, now), *_pause(p, pause))
         shared = owner(config, p.name)
         cap = p.budget.per_unit if shared is None else shared.per_unit
+        found += tuple(_never(p))
         found += (*_alone(p, units[p.input]), *_replayed(cap, config.engine.keep_clock))
         for words in found:
             yield f"pipeline {p.name!r}: {words}"
@@ -74,6 +77,28 @@ def _alone(p: PipelineSettings, unit: Sequence[str]) -> Iterator[str]:
             f"key holds {', '.join(unit)}, which names the privacy unit: each key rests on one "
             "unit, so that nothing but noise can be seen of it; leave it out of the key"
         )
+
+
+def _never(p: PipelineSettings) -> Iterator[str]:
+    """Conditions that no record fulfils, so that the pipeline pays and counts nothing."""
+    for place, one in enumerate(p.where):
+        meant = one.meant()
+        for other in range(place):
+            if exclusive(p.where[other].meant(), meant):
+                yield (
+                    f"where[{other}] and where[{place}] exclude each other, and a record must "
+                    "fulfil both, so none counts; for either of them write any = [...], or OR in "
+                    "SQL"
+                )
+        if (
+            isinstance(meant, Present)
+            and not meant.value
+            and meant.field in set(p.key) - set(p.derive)
+        ):
+            yield (
+                f"where[{place}] takes records without {meant.field}, which is a column of key: "
+                "they have no key, so none counts; leave it out of the key"
+            )
 
 
 def _replayed(cap: PerUnit | None, keep: int) -> Iterator[str]:

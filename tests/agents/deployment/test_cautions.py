@@ -72,6 +72,23 @@ def test_a_key_of_one_unit_shows_nothing_and_that_is_said() -> None:
     assert "key holds user, which names the privacy unit" in one
 
 
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        (
+            '{ field = "land", equals = "DE" }, { field = "land", equals = "AT" }',
+            "where[0] and where[1] exclude each other",
+        ),
+        ('{ field = "page", present = false }', "takes records without page, which is a column"),
+    ],
+)
+def test_conditions_that_no_record_fulfils_are_said_to_be_so(where: str, words: str) -> None:
+    (one,) = said(('key = ["page"]', f'key = ["page"]\nwhere = [{where}]'))
+    assert words in one and "none counts" in one
+    open_ = where.replace('"AT"', '"DE"').replace("false", "true")
+    assert said(('key = ["page"]', f'key = ["page"]\nwhere = [{open_}]')) == []
+
+
 def test_a_pause_that_is_as_long_as_the_time_between_triggers_hides_nothing() -> None:
     engine = "[engine]\n"
     assert said((engine, engine + 'publish_delay = "1h"\n')) == []
