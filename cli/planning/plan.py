@@ -322,6 +322,8 @@ def _unit(p: Pipeline, body: dict[str, Any]) -> str:
 
 def _many(p: Pipeline) -> str:
     terms = p.terms
+    if p.windows.endless:
+        return "there is one, and its cost is for all that is released"
     whose = f" by {' and '.join(p.purse.members)} together" if p.purse is not None else ""
     if not terms.limited:
         thirty = Spent().plus(terms.one, 30)

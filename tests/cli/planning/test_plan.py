@@ -70,6 +70,14 @@ def test_a_plan_says_how_shorter_windows_of_the_calendar_end(folder):
     assert "shorter windows" not in typed("plan")[1]
 
 
+def test_a_window_without_an_end_has_no_other_epochs(folder):
+    window = 'pipeline.pages.window={ endless = true, origin = "2026-01-01T00:00:00Z" }'
+    code, out, _ = typed("plan", "--set", window)
+    said = " ".join(out.replace("│", " ").split())
+    assert code == 0 and "over many epochs there is one, and its cost is for all" in said
+    assert "30 epochs" not in said and "epochs charged" not in said
+
+
 def test_views_cost_nothing(folder):
     before = json.loads(typed("plan", "--json")[1])
     with (folder / "hush.toml").open("a") as file:
