@@ -64,6 +64,7 @@ class Faults:
         self._clocks = False
         self.rewound = False
         self._kept: Snapshot = {}
+        self._history = self._kept_of = 0  # resets so far, and those before `_kept`
         self._draws = Draws(world, len(machines), kind)
         self._further = Random(world.seed + FURTHER)
         self._isolation = Isolation(world, self._further, self._at, self._forget)
@@ -284,12 +285,16 @@ class Faults:
         return 3.0
 
     def _keep(self) -> None:
-        self._kept = snapshot(self._world.broker)
+        self._kept, self._kept_of = snapshot(self._world.broker), self._history
 
     def _go_back(self, way: int) -> None:
         self.rewound = True
         self._go_down()
+        if self._kept_of != self._history:
+            self._keep()  # the cluster was reset since, maybe to before that state
         restore(self._world.broker, self._kept)
+        self._history += 1
+        self._kept_of = self._history
         for machine in self._machines if way else ():
             machine.kill(1.0)
             if way == 2:
@@ -302,7 +307,7 @@ class Faults:
         rewind. Half of the time, this machine sleeps meanwhile and wakes when the logs have grown
         again.
         """
-        kept: list[Snapshot] = []
+        kept: list[tuple[int, Snapshot]] = []
         for number in range(SNAPSHOTS, 0, -1):
             self._at(max(at - 0.2 * number, 0.1), self._keep_one, kept)
         if asleep := int(size * 97) % 2 * (2 + size * 8):
@@ -311,12 +316,14 @@ class Faults:
         self._at(at + 0.5, self._come_back)
         return asleep + 3.0
 
-    def _keep_one(self, kept: list[Snapshot]) -> None:
-        kept.append(snapshot(self._world.broker))
+    def _keep_one(self, kept: list[tuple[int, Snapshot]]) -> None:
+        kept.append((self._history, snapshot(self._world.broker)))
 
-    def _lose_but(self, machine: Machine, kept: list[Snapshot]) -> None:
+    def _lose_but(self, machine: Machine, kept: list[tuple[int, Snapshot]]) -> None:
+        self._keep()
         copies = copies_of(machine)
-        self._kept = next((one for one in kept[::-1] if lacks(one, copies)), kept[-1])
+        left = [one for history, one in kept if history == self._history] or [self._kept]
+        self._kept = next((one for one in left[::-1] if lacks(one, copies)), left[-1])
         self._go_back(0)
         for one in self._machines:
             if one is not machine:

@@ -73,3 +73,23 @@ def test_a_cluster_comes_back_as_it_was_when_it_lacked_least_of_what_a_copy_has(
     for one, end in zip(kept[::-1], (2, 0), strict=True):
         restore(broker, one)
         assert log.end == end and not log.open
+
+
+def test_a_cluster_is_not_reset_to_a_state_of_a_history_that_it_has_left() -> None:
+    """Its open transaction is in no log any more, and its offsets are those of other records."""
+    world = enter(World(1))
+    broker, transaction = world.broker, Transaction()
+    log = broker.logs["log", 0] = Log(False)
+    made = faults.Faults(world, [], [], "changelog")
+    made._keep()
+    before = made._kept
+    log.append(transaction, 0.0, (b"k", b"v", None, ()))
+    made._keep()
+    later = made._kept
+    made._kept = before
+    made._go_back(0)
+    assert log.end == 0
+    log.append(Transaction(), 1.0, (b"k", b"w", None, ()))
+    made._kept, made._kept_of = later, 0  # noted before the reset
+    made._go_back(0)
+    assert log.end == 2 and not log.open  # nothing is lost but the open transaction
