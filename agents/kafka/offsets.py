@@ -27,7 +27,7 @@ class PartitionOffsets:
         """Ask for the first offset that each partition still has.
 
         Raises:
-            OutageError: a partition has no leader.
+            EngineError: the broker gives none; an `OutageError` if that may be transient.
             RightError: this user may not describe the topic.
         """
         places = [TopicPartition(topic, n) for n in range(partitions)]
@@ -37,7 +37,7 @@ class PartitionOffsets:
         """Ask for the last stable offset of each partition, the end of its committed records.
 
         Raises:
-            OutageError: a partition has no leader.
+            EngineError: the broker gives none; an `OutageError` if that may be transient.
             RightError: this user may not describe the topic.
         """
         places = [TopicPartition(topic, n) for n in range(partitions)]
@@ -51,11 +51,8 @@ class PartitionOffsets:
             EngineError: the broker gives none; an `OutageError` if that may be transient.
         """
         place, all_ = TopicPartition(topic, partition), IsolationLevel.READ_UNCOMMITTED
-        try:  # a new topic may be unknown for a moment, so any error may be transient
-            return self._ask([place], OffsetSpec.latest(), "READ", lambda _: True, all_)[0]
-        except KafkaException as error:
-            text = f"{topic}-{partition}: its end is unknown"
-            raise failed(error.args[0], text) from None
+        # A new topic may be unknown for a moment, so any error may be transient.
+        return self._ask([place], OffsetSpec.latest(), "READ", lambda _: True, all_)[0]
 
     def _ask(
         self,
@@ -65,7 +62,11 @@ class PartitionOffsets:
         passes: Callable[[KafkaError], bool],
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> list[int]:
-        """Ask for offsets; retry transient errors as long as patience lasts."""
+        """Ask for offsets; retry transient errors as long as patience lasts.
+
+        Raises:
+            EngineError: the broker gives none; an `OutageError` if that may be transient.
+        """
         until = time.monotonic() + self._patience
         while True:
             told = self._admin.list_offsets(dict.fromkeys(places, which), isolation_level=isolation)
@@ -76,7 +77,8 @@ class PartitionOffsets:
                     raise
             except KafkaException as error:
                 if time.monotonic() > until or not passes(error.args[0]):
-                    raise
+                    topic = places[0].topic
+                    raise failed(error.args[0], f"{topic}: its offsets are unknown") from None
             time.sleep(0.1)
 
     def _offset(self, told: Any, operation: str, place: TopicPartition) -> int:

@@ -37,10 +37,15 @@ class ShardMaker:
         self._rests = rests
 
     async def begin(self, tp: TP) -> int:
-        """Find the first offset of a release topic, for views; 0 for other stages."""
+        """Find the first offset of a release topic, for views; 0 for other stages.
+
+        Raises:
+            OutageError: its leader stays away for longer than `kafka.outage_timeout`.
+        """
         if self._topology.of(*tp).stage != VIEW:
             return 0
-        cluster = Cluster(self._setup.config.kafka)
+        kafka = self._setup.config.kafka
+        cluster = Cluster(kafka, kafka.outage_timeout / 1e6)
         return (await asyncio.to_thread(cluster.offsets.begins, tp.topic, 1))[0]
 
     def shard(self, tp: TP, begin: int, host: Host, copy: LocalState | None) -> Shard:
