@@ -146,7 +146,7 @@ def method_of(made: Any) -> Method:
 
 
 def rank(made: Any) -> float:
-    """K, in which penalties of ToPS's thresholds are measured (`clip.range_penalty`)."""
+    """K, in which penalties of ToPS's thresholds are measured (`clip.scale_free_penalty`)."""
     late = made.slots.slots - made.slots.warmup_slots
     noise = mean_variance(made.tree, made.width, late, made.smoother.memory)
     return math.sqrt(6 * noise) * made.slots.warmup_slots / late

@@ -21,7 +21,7 @@ from hushstream.mechanisms.parts.thresholds.clip import (
     exceedance_scores,
     geometric_thresholds,
     noisy_max,
-    range_penalty,
+    scale_free_penalty,
 )
 from hushstream.mechanisms.parts.thresholds.smooth_quantile import SmoothQuantile
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks
@@ -162,7 +162,7 @@ class Wide:
         """θ by noisy maximum."""
         epsilon = self.chunks.epsilon
         variance = Fraction(mean_variance(self.chunks, self.width, self.slots, HISTORY))
-        penalty = range_penalty(warm.thresholds, records, self.slots, variance)
+        penalty = scale_free_penalty(warm.thresholds, records, self.slots, variance)
         scores = exceedance_scores(warm.histogram, penalty)
         return warm.thresholds[noisy_max(scores, 1 / epsilon, noise, 1)]
 

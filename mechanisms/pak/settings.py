@@ -12,7 +12,7 @@ from .. import accounting, factorization
 from ..accounting.calibration import inexact_draws
 from ..contract import Cost, Setting
 from ..factorization.prefix_noise import chosen
-from ..parts.thresholds.clip import total_penalty
+from ..parts.thresholds.clip import scale_free_penalty
 from ..parts.thresholds.smooth_quantile import SmoothQuantile
 from ..parts.trees.hierarchy import Chunks, choose_height
 from ..slots.relearning import Chooser, Exceedance, Relearning
@@ -147,7 +147,7 @@ def penalty_of(
     variance = Fraction(mean_error(counter, late)).limit_denominator(1 << 20) ** 2
     if split < 1:
         variance += 2 / ((1 - split) * epsilon) ** 2
-    found = total_penalty(slots.thresholds, seen, late, variance / 2)
+    found = scale_free_penalty(slots.thresholds, seen, late, variance / 2)
     return tuple(found.tolist())
 
 

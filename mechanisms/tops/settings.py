@@ -9,7 +9,7 @@ from ...errors import ParameterError
 from ..accounting.calibration import inexact_draws
 from ..columns import I64
 from ..contract import Setting
-from ..parts.thresholds.clip import noise_penalty, range_penalty
+from ..parts.thresholds.clip import noise_penalty, scale_free_penalty
 from ..parts.trees.hierarchy import Chunks, InfiniteTree, choose_height
 from ..parts.trees.shape import choose_shape, endless, mean_variance
 from ..parts.trees.smoothing import Smoother
@@ -138,7 +138,7 @@ def penalty_of(
         return noise_penalty(slots.thresholds, seen, fanout, height, tree.epsilon, excess)
     mean = mean_variance(tree, width, late, history_of(parameters))
     variance = Fraction(mean).limit_denominator(1 << 20)
-    return range_penalty(slots.thresholds, seen, late, variance)
+    return scale_free_penalty(slots.thresholds, seen, late, variance)
 
 
 def _relearning(

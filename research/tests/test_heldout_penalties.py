@@ -31,9 +31,9 @@ def test_the_rules_in_use_have_the_errors_of_the_benchmarks() -> None:
     assert error**0.5 == pytest.approx(row["pak"], rel=0.15)
     cell, authors = penalties.tops_cell(STREAM, ONE, 400)
     found = tops.row_of(STREAM, ONE, 60, oracle=False)
-    theta = np.maximum(cell.share * STREAM.top, 1)
-    penalty = cell.usual / (1 / (60 * cell.share**0.25) + 20 / theta)
-    assert cell.error(penalty, 400) == pytest.approx(found["tops"], rel=0.25)
+    assert cell.error(36 * cell.usual * cell.share**0.5, 400) == pytest.approx(
+        found["tops"], rel=0.25
+    )
     assert authors == pytest.approx(found["authors"], rel=0.25)
 
 

@@ -90,14 +90,9 @@ class TopsRules(SlotRules):
             return [math.isqrt(math.floor(square * theta**2)) for theta in self.thetas]
         mean = mean_variance(self.tree, self.width, late, self.past)
         noise = Fraction(mean).limit_denominator(1 << 20)
-        # xy/(x+y) with x = 60·K·(θ/B)^¼, y = K·θ/c, K = √(6V)·m/n, in fixed point
-        square = 6 * noise * Fraction(seen, late) ** 2 * (1 << 40)
-        c, found = min(Fraction(20), Fraction(self.top, 6)), []
-        for theta in self.thetas:
-            x = math.isqrt(math.isqrt(math.floor(60**4 * square**2 * theta / self.top)))
-            y = math.isqrt(math.floor(square * theta**2 / c**2))
-            found.append(x * y // max(1, x + y << 20))
-        return found
+        # 36·K·√(θ/B) with K = √(6V)·m/n
+        square = 36**2 * 6 * noise * Fraction(seen, late) ** 2 / self.top
+        return [math.isqrt(math.floor(square * theta)) for theta in self.thetas]
 
 
 class Blocks(NamedTuple):

@@ -32,10 +32,6 @@ from ...validate import at_least, positive
 
 _PURPOSE = "threshold"
 _WEIGHT = 36
-_RANGES = 60
-_STEPS = 20
-_BELOW = 6
-_FINE = 1 << 20
 
 
 def geometric_thresholds(top: int, resolution: int = 16) -> tuple[int, ...]:
@@ -91,66 +87,34 @@ def noise_penalty(
     return np.array([math.isqrt(math.floor(square)) for square in squares], np.int64)
 
 
-def range_penalty(thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction) -> I64:
-    """(c,) the public part of `exceedance_scores` for ranges, if the scale of the tail is unknown.
+def scale_free_penalty(
+    thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction
+) -> I64:
+    """(c,) the public part of `exceedance_scores` if the scale of the tail is unknown.
 
     A random range of the n slots after the warm-up has noise √V·θ and loses n/√6·E(θ)/m0, with
     E(θ) = Σ (v-θ)₊ over the warm-up's m0 slots. As E falls by N(θ), the number of records above θ,
     for each step of θ, the sum of both is least where ``N(θ) = K = √(6V)·m0/n``: a rank that does
     not depend on the scale; the root of the sum of squares is least at √(θ/c) times that rank if
     values lie c above θ on average. A penalty that is linear in θ needs c instead, and fails where
-    c is a bad guess. The penalty here is K times half the harmonic mean of two numbers:
-
-    * ``60·(θ/B)^¼``: the records that a doubling of θ must save are about 3K to 15K, more the
-      nearer θ is to B, whatever the scale of the tail;
-    * ``θ/c`` with c = 20 steps, at most B/6: where values are a few tens of steps, a threshold
-      below them saves little noise, so rare large values are not given up for it. Where they are
-      thousands of steps, this number is so large that only the first one matters.
-
-    The constants were tuned on streams that no documented figure uses.
+    B is a bad guess of c. This one rises with the square root, ``36·K·√(θ/B)``: the records that a
+    doubling of θ must save are at most 11K, and fewer the further θ is below B. 36 was tuned on
+    streams that no documented figure uses. Running totals lose n/√3·E(θ)/m0, as ranges with twice
+    the variance do.
 
     Args:
         thresholds: candidates on the integer grid.
         slots: m0, the public number of warm-up slots.
         rest: n, the public number of slots after them.
-        variance: V, the mean noise variance of a range for θ = 1.
+        variance: V, the mean noise variance of a range for θ = 1, or half that of a total.
 
     Raises:
         ParameterError: an argument is not positive.
     """
-    rank2 = _rank2(slots, rest, variance) * _FINE**2
-    fourth = (_RANGES**2 * rank2) ** 2 / thresholds[-1]
-    scale = min(Fraction(_STEPS), Fraction(thresholds[-1], _BELOW))
-    out = []
-    for theta in thresholds:
-        free = math.isqrt(math.isqrt(math.floor(fourth * theta)))
-        linear = math.isqrt(math.floor(rank2 * (theta / scale) ** 2))
-        out.append(free * linear // max(1, (free + linear) * _FINE))
-    return np.array(out, np.int64)
-
-
-def total_penalty(thresholds: tuple[int, ...], slots: int, rest: int, variance: Fraction) -> I64:
-    """(c,) the public part of `exceedance_scores` for running totals, by `range_penalty`'s rank.
-
-    Their bias is n/√3·E(θ)/m0, as for ranges with twice the variance. The penalty rises with the
-    square root, ``36·K·(θ/B)^½``, which was tuned on streams that no documented figure uses.
-
-    Args:
-        thresholds, slots, rest: as for `range_penalty`.
-        variance: half the mean noise variance of a total for θ = 1.
-
-    Raises:
-        ParameterError: an argument is not positive.
-    """
-    square = _WEIGHT**2 * _rank2(slots, rest, variance) / thresholds[-1]
-    return np.array([math.isqrt(math.floor(square * theta)) for theta in thresholds], np.int64)
-
-
-def _rank2(slots: int, rest: int, variance: Fraction) -> Fraction:
-    """K² = 6V(m0/n)²."""
     positive("variance", variance)
     each = Fraction(at_least("slots", slots, 1), at_least("rest", rest, 1))
-    return 6 * variance * each**2
+    square = _WEIGHT**2 * 6 * variance * each**2 / thresholds[-1]
+    return np.array([math.isqrt(math.floor(square * theta)) for theta in thresholds], np.int64)
 
 
 def exceedance_scores(histogram: I64, penalty: I64) -> I64:

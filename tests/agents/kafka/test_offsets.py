@@ -61,8 +61,8 @@ def test_an_error_that_passes_is_waited_out_and_another_is_not(method: str, monk
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
     young = KafkaError(KafkaError.UNKNOWN_LEADER_EPOCH)  # from a broker that has just started
     assert getattr(asked(young, young, 7, patience=150), method)("t", 1) == [7]
-    with pytest.raises(OutageError, match="^t: its offsets are unknown: "):
+    with pytest.raises(OutageError, match=r"^t: its offsets are unknown: "):
         getattr(asked(young), method)("t", 1)
-    with pytest.raises(EngineError, match="^t: its offsets are unknown: ") as found:
+    with pytest.raises(EngineError, match=r"^t: its offsets are unknown: ") as found:
         getattr(asked(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), 7), method)("t", 1)
     assert not isinstance(found.value, OutageError)

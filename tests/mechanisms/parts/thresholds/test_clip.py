@@ -16,9 +16,8 @@ from hushstream.mechanisms.parts.thresholds.clip import (
     geometric_thresholds,
     noise_penalty,
     noisy_max,
-    range_penalty,
     rank_scores,
-    total_penalty,
+    scale_free_penalty,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -67,38 +66,14 @@ def test_the_penalty_is_the_published_one() -> None:
     assert scores[0] == -9 - penalty[0]
 
 
-@pytest.mark.parametrize(("top", "steps"), [(4096, 20.0), (90, 15.0), (5, 5 / 6)])
-def test_the_penalties_follow_their_formulas(top: int, steps: float) -> None:
-    """Of ranges K/(1/x + 1/y), x = 60·(θ/B)^¼ and y = θ/c; of totals 36·K·√(θ/B).
-
-    K = √(6V)·m0/n, and c is 20 steps, but at most B/6.
-    """
-    thresholds, variance = (*(x for x in (1, 4, 16, 81) if x < top), top), Fraction(700)
+def test_the_scale_free_penalty_follows_its_formula() -> None:
+    """36·K·√(θ/B) in whole records, K = √(6V)·m0/n, whatever the unit of values."""
+    thresholds, variance = (1, 16, 81, 4096), Fraction(700)
     rank = math.sqrt(6 * 700) * 50 / 400
-    expected = [math.floor(rank / (1 / (60 * (x / top) ** 0.25) + steps / x)) for x in thresholds]
-    assert range_penalty(thresholds, 50, 400, variance).tolist() == expected
-    expected = [math.floor(36 * rank * (x / top) ** 0.5) for x in thresholds]
-    assert total_penalty(thresholds, 50, 400, variance).tolist() == expected
-
-
-def test_the_unit_of_values_matters_only_where_it_is_coarse() -> None:
-    """In fine units the penalty is 60·K·(θ/B)^¼ whatever the unit; a coarse one caps it."""
-    rank = math.sqrt(6 * 700) * 50 / 400
-    free = [60 * rank * (x / 4096) ** 0.25 for x in (64, 1024, 4096)]
-    fine = range_penalty((64 << 20, 1024 << 20, 4096 << 20), 50, 400, Fraction(700))
-    assert fine.tolist() == [math.floor(one) for one in free]
-    coarse = range_penalty((64, 1024, 4096), 50, 400, Fraction(700))
-    assert coarse[0] < 0.15 * free[0] and coarse[2] > 0.75 * free[2]
-
-
-def test_rare_large_values_are_kept_where_their_scale_is_a_few_steps() -> None:
-    """82 of 4,096 values are about 100 steps: a threshold of 1 saves no noise worth them."""
-    thresholds = geometric_thresholds(5000)
-    above = np.array([82 * math.exp(-x / 100) for x in thresholds])
-    found = range_penalty(thresholds, 4096, 28_672, Fraction(292))
-    assert thresholds[int(np.argmax(-above - found))] > 30
-    alone = 60 * math.sqrt(6 * 292) / 7 * (np.array(thresholds) / 5000) ** 0.25
-    assert thresholds[int(np.argmax(-above - alone))] == 1
+    expected = [math.floor(36 * rank * (x / 4096) ** 0.5) for x in thresholds]
+    assert scale_free_penalty(thresholds, 50, 400, variance).tolist() == expected
+    finer = tuple(1000 * x for x in thresholds)
+    assert scale_free_penalty(finer, 50, 400, variance).tolist() == expected
 
 
 @pytest.mark.parametrize("unit", [1, 100])
@@ -120,7 +95,7 @@ def test_a_threshold_without_noise_is_near_the_best_whatever_the_largest_value(
     above = np.array([int((values > x).sum()) for x in thresholds])
     lost = np.array([float(np.maximum(values - x, 0).sum()) / 8000 for x in thresholds])
     error = variance * np.array(thresholds) ** 2.0 + rest**2 / 6 * lost**2
-    penalty = range_penalty(thresholds, 8000, rest, Fraction(200))
+    penalty = scale_free_penalty(thresholds, 8000, rest, Fraction(200))
     found = error[int(np.argmax(-above - penalty))]
     assert found <= 2.5 * error.min()
 
@@ -216,8 +191,8 @@ def test_wrong_parameters_are_named() -> None:
         (lambda: noisy_max(np.zeros(2, np.int64), Fraction(0), zero, 1), "scale"),
         (lambda: geometric_thresholds(0), "top"),
         (lambda: noise_penalty((1,), 4, 2, 2, Fraction(1), Fraction(0)), "excess"),
-        (lambda: range_penalty((1,), 4, 2, Fraction(0)), "variance"),
-        (lambda: total_penalty((1,), 4, 0, Fraction(1)), "rest"),
+        (lambda: scale_free_penalty((1,), 4, 2, Fraction(0)), "variance"),
+        (lambda: scale_free_penalty((1,), 4, 0, Fraction(1)), "rest"),
     ):
         with pytest.raises(ParameterError, match=name):
             call()
