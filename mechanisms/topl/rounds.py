@@ -27,7 +27,7 @@ GUARD = 1.5
 _NEAR_TOP = 0.6  # a range from this share of B on is B itself
 _DOUBT = 0.5  # uncertainty of the cost of a cut, divided by ε
 _END = 8  # values beyond a range are clipped to it, so its last eighth shows them
-_SHOWN = 0.5  # mass there that is considered real, in units of its worst noise
+_SHOWN = 1  # mass there that is considered real, in units of its worst noise
 
 
 @lru_cache(maxsize=64)
@@ -97,8 +97,8 @@ def _farther(survey: Survey, reports: int, exact: F64, within: int, step: int) -
     """The step of twice the range, by Hybrid, if values beyond the range justify it; else ``step``.
 
     On the scale of octaves, noise hides rare large values in the range group. The narrow group
-    clips them to its range, so they are mass at its end. That mass counts if it exceeds half of its
-    worst noise, less a quarter of that noise. Values beyond the range are assumed to lie at twice
+    clips them to its range, so they are mass at its end. That mass counts if it exceeds its worst
+    noise, less half of that noise. Values beyond the range are assumed to lie at twice
     its end: their position is unknown, and assuming B would pay the noise of all of B for a few
     values that are hardly clipped.
     """

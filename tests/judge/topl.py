@@ -264,11 +264,11 @@ def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], w
     step = step_of(survey, (best + 1) / d * float(survey.top(within) / survey.bound))
     doubt = (float(survey.variances[NARROW]) / reports) ** 0.5
     mass = sum(exact[-(d // 8) :])
-    if survey.told and within < d and mass > doubt / 2:
+    if survey.told and within < d and mass > doubt:
         end = min(2 * float(survey.top(within) / survey.bound), 1)
         far, noise = step_of(survey, end), float(survey.variances[VALUE]) / (4 * values)
         both = [float(survey.top(n) / survey.bound) for n in (step, far)]
-        near, wide = (noise * x**2 + ((mass - doubt / 4) * max(end - x, 0)) ** 2 / 2 for x in both)
+        near, wide = (noise * x**2 + ((mass - doubt / 2) * max(end - x, 0)) ** 2 / 2 for x in both)
         if wide < near:
             return far
     return step + STEP * ways[best][1]

@@ -17,6 +17,7 @@ from hushstream.mechanisms.contract import UNIT, Setting
 from hushstream.mechanisms.in_memory import Memory, Trace
 from hushstream.mechanisms.noise import ZeroNoise
 from hushstream.mechanisms.tables import RowTable
+from hushstream.mechanisms.topl.channels import variances
 from hushstream.mechanisms.topl.estimate import Buckets, density, mean
 from hushstream.mechanisms.topl.fit import simulate, worst_variance
 from hushstream.mechanisms.topl.mechanism import INPUTS, ToPL
@@ -356,6 +357,18 @@ def test_values_clipped_to_the_range_raise_the_threshold_to_twice_its_end(share:
         assert float(survey.threshold(step)) == 2 * end
     else:
         assert float(survey.threshold(step % STEP)) < end
+
+
+@pytest.mark.parametrize(("times", "raised"), [(0.9, False), (1.3, True)])
+def test_mass_at_the_ranges_end_counts_above_its_worst_noise(times: float, raised: bool) -> None:
+    survey = Survey(Fraction(2), Fraction(2000), "s", rounds=2, channel="told")
+    n, within, exact = 10_000, 352, np.zeros(512)
+    mass = times * (float(variances(survey)[NARROW]) / n) ** 0.5
+    exact[20], exact[-1] = 1 - mass, mass
+    seen = Buckets(*(np.array([one]) for one in (NARROW, within, 0, n)))
+    step = found_threshold(survey, seen, exact, within)
+    end = float(survey.threshold(within))
+    assert (float(survey.threshold(step % STEP)) == 2 * end) is raised
 
 
 def setting(horizon: int) -> Setting:
