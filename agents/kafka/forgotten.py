@@ -14,10 +14,11 @@ So before a producer writes, all partitions that it writes and may read are aske
   committed if the producer's owner knows that the commit was answered, because a table that follows
   committed steps then contains it. Otherwise it is aborted, and the step is computed again, to the
   same bytes;
-- some have it open and others have its marker. Either a broker was cut off, still calls itself the
-  leader and lacks the marker until it hears of the others, or the marker is lost. Only time tells
-  which. Nothing is written until then; after `kafka.outage_timeout` the worker ends and says what
-  an operator must do, since it cannot find out whether the transaction was committed.
+- some have it open and others have its marker: brokers have lost the others, or one was cut off,
+  still calls itself the leader and will get its marker. The marker tells how the transaction was
+  decided, so an empty transaction ends the rest likewise. If the marker cannot be identified,
+  nothing is written; after `kafka.outage_timeout` the worker ends and says what an operator must
+  do.
 
 Brokers before Kafka 2.8 do not support the request and are not asked.
 """
@@ -41,6 +42,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 from .private.of_aiokafka_describe import Traces, describe
+from .private.of_aiokafka_ends import committed
 from .private.of_aiokafka_producer import end_in, new_epochs, producer_id
 
 MARKER_SECONDS = 10.0
@@ -86,24 +88,46 @@ async def end_forgotten(
     # may be this transaction's.
     end = newest + new_epochs(producer)
     if ended := [place for place, one in traces.items() if not one.open and one.epoch >= end]:
+        alike = all(one.epoch == newest for one in traces.values() if one.open)
+        commit = await _decided(producer, ended, end) if alike else None
         where = f"a transaction has ended in {_named(ended)} and hangs in {_named(hanging)}"
-        _warn_of_half(where)
-        raise HalfEnded(
-            f"{where}: brokers have lost its end there. Nothing is written over it: see "
-            '"A transaction hangs" in docs/operations.md'
+        if commit is None:
+            _warn_of_half(where)
+            raise HalfEnded(
+                f"{where}: brokers have lost its end there. Nothing is written over it: see "
+                '"A transaction hangs" in docs/operations.md'
+            )
+        log.warning("%s: it is %s there, too", where, "committed" if commit else "aborted")
+    else:
+        commit = await answered()
+        log.warning(
+            "the brokers never ended a transaction in %s: it is now %s",
+            _named(hanging),
+            "committed, as they had confirmed" if commit else "aborted, and repeated",
         )
-    commit = await answered()
-    log.warning(
-        "the brokers never ended a transaction in %s: it is now %s",
-        _named(hanging),
-        "committed, as they had confirmed" if commit else "aborted, and repeated",
-    )
     await end_in(producer, [*hanging, *unread], commit)  # returns before the markers are written
     until = time.monotonic() + MARKER_SECONDS
     while left := [at for at, one in (await _traces(producer, hanging)).items() if one.open]:
         if time.monotonic() > until:
             raise KafkaConnectionError(f"a transaction still hangs in {_named(left)}")
         await asyncio.sleep(0.05)
+
+
+async def _decided(
+    producer: aiokafka.AIOKafkaProducer, ended: Collection[TopicPartition], epoch: int
+) -> bool | None:
+    """Whether the transaction whose markers have this epoch was committed; None: not known.
+
+    Where transactions share an epoch, no marker is known to be that of this one.
+    """
+    if not new_epochs(producer):
+        return None
+    said, number = set[bool | None](), producer_id(producer)
+    for place in ended:
+        leader = producer.client.cluster.leader_for_partition(place)
+        said.add(await committed(producer.client, leader, place, number, epoch))
+    said.discard(None)
+    return said.pop() if len(said) == 1 else None
 
 
 @cache
