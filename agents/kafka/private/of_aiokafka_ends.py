@@ -12,7 +12,6 @@ from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition
 
 from ..batches.header import SIZE, BatchHeader, end_of
-from ..batches.scan import scan
 
 TAIL = 2_000  # last offsets of a partition that are searched
 _MOST = 4 << 20  # bytes of one fetch
@@ -34,6 +33,8 @@ async def committed(
     Raises:
         KafkaError: the broker refuses, or does not answer.
     """
+    from ..batches.scan import scan  # here: a compiler takes long to load
+
     begin, end = [await _offset(client, node, place, which) for which in (_EARLIEST, _LATEST)]
     at = max(begin, end - TAIL)
     while at < end:
