@@ -24,7 +24,6 @@ from hushstream.errors import DamagedError, EngineError
 from hushstream.mechanisms.keys import Keys
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rocksdict import Cache
 
 KEY = st.lists(st.sampled_from([b"\0", b"k", b"\xff"]), max_size=4).map(
     lambda p: b"t" + b"".join(p)
@@ -176,25 +175,6 @@ def test_an_index_that_is_missing_or_changed_is_damage_and_no_new_epoch(tmp_path
     with pytest.raises(DamagedError, match="index"):
         RocksStore(tmp_path / "s", None, 1 << 20, 5)
     set_aside(tmp_path / "s")  # the table is not locked
-
-
-def read_by_this_thread() -> int:
-    """Bytes that this thread has read from files."""
-    return int(Path("/proc/thread-self/io").read_text().split("rchar: ")[1].split()[0])
-
-
-@pytest.mark.skipif(not Path("/proc/thread-self/io").exists(), reason="Linux counts what is read")
-def test_a_row_is_found_without_reading_the_filter_of_all_rows(tmp_path: Path):
-    """The filter of 300,000 rows has 375 KB: as one block it would not fit into this cache."""
-    store = RocksStore(tmp_path, Cache(256 << 10), 16 << 20)
-    for begun in range(0, 300_000, 50_000):
-        store.write({b"r%09d" % n: b"%012d" % n for n in range(begun, begun + 50_000)})
-    store.compact()
-    before = read_by_this_thread()
-    for n in range(0, 300_000, 30_000):
-        assert store.get_many([b"r%09d" % n]) == [b"%012d" % n]
-    assert read_by_this_thread() - before < 10 * 30_000
-    store.close()
 
 
 def test_rows_on_disk_are_found_in_the_order_in_which_they_are_asked_for(tmp_path: Path):

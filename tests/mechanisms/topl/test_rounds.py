@@ -366,8 +366,7 @@ def test_mass_at_the_ranges_end_counts_above_its_worst_noise(times: float, raise
     mass = times * (float(variances(survey)[NARROW]) / n) ** 0.5
     exact[20], exact[-1] = 1 - mass, mass
     seen = Buckets(*(np.array([one]) for one in (NARROW, within, 0, n)))
-    step = found_threshold(survey, seen, exact, within)
-    end = float(survey.threshold(within))
+    step, end = found_threshold(survey, seen, exact, within), float(survey.threshold(within))
     assert (float(survey.threshold(step % STEP)) == 2 * end) is raised
 
 
