@@ -6,7 +6,8 @@ come from the second (`HELD`), which has other records, laws and seeds.
 * First triggers: a window of one trigger, one record a unit. Error of a large box, abs(estimate -
   truth) / max(truth, 0.1 % of the points), for the defaults, for a window whose first trigger is
   like later ones (``start = "as later"``: one cell), and for the best uniform grid for the data.
-* Distributions: sliced Wasserstein distance of PrivHP and of PHDStream with one trigger.
+* Distributions: sliced Wasserstein distance of PrivHP and of PHDStream with one trigger, also of
+  100,000 records; ``privhp_over_phdstream_N_E`` is the median ratio for N records and ε = E.
 * Coverage: share of leaves whose 95 % interval covers the exact count, ε = 1, 24 triggers.
 """
 
@@ -28,6 +29,7 @@ from hushstream.mechanisms.spatial.synthetic import range_counts
 
 EPSILONS = (0.1, 0.5, 2.0)
 NUMBERS = (2_000, 20_000)
+LARGE = 100_000  # for distributions alone
 FLOORS = range(2, 8)
 BOXES = boxes(300, seed=11)
 Row = dict[str, Any]
@@ -43,25 +45,29 @@ def _points(name: str) -> Callable[[], F64]:
     return load
 
 
-def _ridge() -> F64:
+def _ridge(n: int = 40_000) -> F64:
     draw = np.random.default_rng(91)
-    along = draw.random((40_000, 1))
-    return np.concatenate([along, 0.2 + 0.6 * along**2], axis=1) + draw.normal(
-        0, 0.004, (40_000, 2)
-    )
+    along = draw.random((n, 1))
+    curve = np.concatenate([along, 0.2 + 0.6 * along**2], axis=1)
+    return curve + draw.normal(0, 0.004, (n, 2))
 
 
-def _towns() -> F64:
+def _towns(n: int = 40_000) -> F64:
     draw = np.random.default_rng(92)
     weight = np.arange(1, 201) ** -1.1
-    which = draw.choice(200, 40_000, p=weight / weight.sum())
+    which = draw.choice(200, n, p=weight / weight.sum())
     spread = draw.uniform(0.001, 0.02, 200)[which, None]
-    return draw.random((200, 2))[which] + spread * draw.normal(size=(40_000, 2))
+    return draw.random((200, 2))[which] + spread * draw.normal(size=(n, 2))
 
 
-def _slope() -> F64:
+def _slope(n: int = 40_000) -> F64:
     draw = np.random.default_rng(93)
-    return draw.random((40_000, 2)) ** (1, 3)
+    return draw.random((n, 2)) ** (1, 3)
+
+
+def _cascade(n: int) -> F64:
+    bits = np.random.default_rng(77).random((n, 30, 2)) < (0.8, 0.7)
+    return np.einsum("nbd,b->nd", bits, 0.5 ** np.arange(1, 31))
 
 
 TUNED = {
@@ -82,6 +88,8 @@ HELD = {
     "a ridge": _ridge, "towns by Zipf's law": _towns, "a slope": _slope,
 }  # fmt: skip
 HALVES = {"tuned": TUNED, "held": HELD}
+LAWS = {"cascade": _cascade, "a ridge": _ridge, "towns by Zipf's law": _towns, "a slope": _slope}
+"""Sets of `HELD` that have any number of records."""
 
 
 def samples(half: str, quick: bool) -> Iterator[tuple[str, F64]]:
@@ -91,6 +99,16 @@ def samples(half: str, quick: bool) -> Iterator[tuple[str, F64]]:
         for n in NUMBERS[:1] if quick else NUMBERS:
             if n <= len(points):
                 yield name, points[:n]
+
+
+def large_samples(half: str, quick: bool) -> Iterator[tuple[str, F64]]:
+    """Name and points of each set of a half that has `LARGE` records."""
+    if quick:
+        return
+    for name, load in HALVES[half].items():
+        points = LAWS[name](LARGE) if name in LAWS else load()
+        if len(points) >= LARGE:
+            yield name, np.random.default_rng(4).permutation(np.clip(points, 0, 1))[:LARGE]
 
 
 def one_shot(points: F64, epsilon: float, seed: str, bits: int, **given: Any) -> Leaves:
@@ -162,6 +180,10 @@ def measure(half: str, quick: bool, tell: Callable[[str], None]) -> dict[str, li
             tell(f"{name}, {len(points)} records, ε = {epsilon:g}")
             found["first triggers"].append(first_trigger(name, points, epsilon, runs))
             found["distributions"].append(distances(name, points, epsilon, runs))
+    for name, points in large_samples(half, quick):
+        for epsilon in EPSILONS:
+            tell(f"{name}, {len(points)} records, ε = {epsilon:g}")
+            found["distributions"].append(distances(name, points, epsilon, runs))
     tell("intervals")
     return found | {"intervals": coverage(half, quick)}
 
@@ -170,7 +192,16 @@ def totals(found: dict[str, list[Row]]) -> dict[str, float]:
     """Medians over sets, numbers of records and ε, and the least coverage of any set."""
     first, both = found["first triggers"], found["distributions"]
     ratios = [row["privhp"] / row["phdstream"] for row in both]
-    return {
+    sizes = sorted({(row["records"], row["epsilon"]) for row in both})
+    beside = {
+        f"privhp_over_phdstream_{n}_{epsilon:g}": _median(
+            ratio
+            for row, ratio in zip(both, ratios, strict=True)
+            if (row["records"], row["epsilon"]) == (n, epsilon)
+        )
+        for n, epsilon in sizes
+    }
+    return beside | {
         "phdstream_first_trigger_large": _median(row["default"] for row in first),
         "phdstream_first_trigger_large_as_later": _median(row["as later"] for row in first),
         "phdstream_first_trigger_over_best_floor": _median(
