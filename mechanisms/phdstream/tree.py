@@ -163,6 +163,16 @@ class LiveTree(NamedTuple):
                 self.state[name][parent] = sums
                 amount[parent] = sums + own[parent]
 
+    def ages(self) -> F64:
+        """(m,) triggers since each node's first count: its own, and those of its oldest child."""
+        age: F64 = self.state["steps"].astype(np.float64)
+        for depth in range(len(self.child) - 2, -1, -1):
+            rows, below = self.rows(depth), self.rows(depth + 1)
+            parent = rows.start + np.flatnonzero(self.split[rows])
+            first = first_children(self.child[depth], len(parent), below.stop - below.start)
+            age[parent] += np.maximum.reduceat(age[below], first)
+        return age
+
 
 def first_children(child: Child, parents: int, children: int) -> NDArray[np.intp]:
     """(s,) where each split node's children begin among all of the next level."""
@@ -265,7 +275,7 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
     above, estimate = root_estimate(tree.state[:1])
     own, out = tree.state["out"] + tree.state["below"], tree.state["out"] * GRID
     raw, total = own * GRID, np.empty(len(tree.code), np.int64)
-    noise = np.zeros(len(tree.code))
+    noise, age = np.zeros(len(tree.code)), tree.ages()
     for depth, child in enumerate(tree.child):
         rows = tree.rows(depth)
         total[rows] = estimate
@@ -276,33 +286,63 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
         spread = (noise[rows] + variance[rows])[split]
         inherited = (above + out[rows])[split]
         above, estimate = estimates(shape, inherited, estimate[split], own[below], child)
-        noise[below] = share_error(inherited, spread, above, child)
+        first = first_children(child, len(spread), len(above))
+        later = np.maximum(np.add.reduceat(own[below], first), 0).astype(np.float64)
+        since = np.maximum.reduceat(age[below], first)
+        doubt = unlike(np.maximum(inherited, 0) / GRID, age[0] - since, later, since)
+        noise[below] = share_error(inherited, spread, above, child, doubt)
     leaf = ~tree.split
     spread = (noise + variance + tree.state["spread"]) * GRID**2
     return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread[leaf])
 
 
-def share_error(inherited: I64, spread: F64, shares: I64, child: Child) -> F64:
+def unlike(before: F64, earlier: F64, after: F64, later: F64) -> F64:
+    """(s,) doubt whether later records of a node lie as its earlier ones do, from 0 to 1.
+
+    It is sqrt(1 - r) for r the smaller of two rates over the larger: of the records before a node
+    split and of those since. If records come to a place at a steady rate, they probably lie there
+    as before. If a place was busy and then quiet, as where records come sorted, the later ones do
+    not tell where the earlier ones lie. The square root was chosen on the first group of data sets
+    of ``benchmarks/intervals.py``. This reads released numbers only.
+
+    Args:
+        before: (s,) records before the split.
+        earlier: (s,) triggers in which they came; at least one is assumed.
+        after: (s,) records since.
+        later: (s,) triggers since.
+    """
+    rates = np.sort([before * later, after * np.maximum(earlier, 1)], axis=0)
+    ratio = np.divide(rates[0], rates[1], out=np.ones(len(before)), where=rates[1] > 0)
+    doubt: F64 = np.sqrt(1 - ratio)
+    return doubt
+
+
+def share_error(inherited: I64, spread: F64, shares: I64, child: Child, doubt: F64) -> F64:
     """(c,) mean squared error of each child's share of its ancestors' counts, in squared records.
 
-    A share w of a count A has the error of A's noise, w²·V. It also has an error because the A
-    records were not counted by child, and w is a guess from other records. So their division among
-    β children is taken as random, with mean w and the uncertainty of Jeffreys' uninformative prior:
-    the variance of a part is w(1 - w)/(β/2 + 1). All of this reads released numbers only.
+    The A records of the ancestors were not counted by child, so a child's part D of them is
+    unknown, and its share w is a guess from other records. D is taken as random and independent of
+    the error of A, whose variance is V: the estimate w·A has the mean squared error
+    E[D²]·V + A²·E[(D - w)²]. With probability 1 - ``doubt`` D has mean w and the uncertainty of
+    Jeffreys' uninformative prior, so the variance w(1 - w)/(β/2 + 1) for β children; otherwise all
+    records are in one child, and each child is equally likely. This reads released numbers only.
 
     Args:
         inherited: (s,) Ca + Cn of the split nodes, grid steps.
         spread: (s,) mean squared error of ``inherited``, records squared.
         shares: (c,) parts of it for their existing children, grid steps.
+        doubt: (s,) see `unlike`.
     """
     families = (
         np.full(len(spread), len(shares) // len(spread)) if child is None else child.sum(axis=1)
     )
-    many = np.repeat(families, families)
+    many, doubt = np.repeat(families, families), np.repeat(doubt, families)
     total = np.repeat(inherited, families)
     part = np.where(total == 0, 1 / many, shares / np.where(total == 0, 1, total))
     part = np.clip(part, 0, 1)  # shares are whole grid steps, so one may be off by a step
     records = np.maximum(total, 0) / GRID
-    split = records**2 * part * (1 - part) / (many / 2 + 1)
-    error: F64 = part**2 * np.repeat(spread, families) + split
+    known, guess = part * (1 - part) / (many / 2 + 1), 1 / many
+    square = (1 - doubt) * (part**2 + known) + doubt * guess
+    split = (1 - doubt) * known + doubt * (guess * (1 - guess) + (part - guess) ** 2)
+    error: F64 = square * np.repeat(spread, families) + records**2 * split
     return error

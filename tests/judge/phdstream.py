@@ -49,6 +49,7 @@ class Live:
     children: list[int] = field(default_factory=list)
     variance: float = 0.0
     error: float = 0.0  # squared error of `above`, in squared records
+    age: int = 0  # triggers since its first count, and those of its oldest child
 
 
 class PhdJudge(SpaceJudge):
@@ -222,18 +223,19 @@ class PhdJudge(SpaceJudge):
                 mine = [tree[one] for one in live.children]
                 live.node.below = sum(one.node.out + one.node.below for one in mine)
                 live.node.spread = sum(one.variance + one.node.spread for one in mine)
+            live.age = live.node.steps + max((tree[one].age for one in live.children), default=0)
         # Leaves have counted since the tree grew, so their shares of what is above change too.
         found: dict[int, tuple[list[int], float]] = {}
         fresh = self.described(tree)
         for code in sorted(tree):
             live = tree[code]
-            (above, estimate), beta = fresh[code], len(live.children)
+            above, estimate = fresh[code]
+            inherited = above + live.node.out * GRID
+            doubt = unlike(max(inherited, 0) / GRID, [tree[one] for one in live.children], tree[1])
             for one in live.children:
-                inherited = above + live.node.out * GRID
-                part = fresh[one][0] / inherited if inherited else 1 / beta
-                part, records = min(max(part, 0), 1), max(inherited, 0) / GRID
-                tree[one].error = part**2 * (live.error + live.variance)
-                tree[one].error += records**2 * part * (1 - part) / (beta / 2 + 1)
+                tree[one].error = divided(
+                    inherited, fresh[one][0], len(live.children), live.error + live.variance, doubt
+                )
             if not live.children:
                 square = (live.error + live.variance + live.node.spread) * GRID**2
                 raw = (live.node.out + live.node.below) * GRID + above
@@ -248,6 +250,23 @@ class PhdJudge(SpaceJudge):
             if tree[code].children:
                 self.offspring(again, known, code)
         return {code: (live.above, live.estimate) for code, live in again.items()}
+
+
+def unlike(before: float, children: list[Live], root: Live) -> float:
+    """The doubt whether records since a split lie as those before it, by their rates."""
+    since = max((one.age for one in children), default=0)
+    later = max(sum(one.node.out + one.node.below for one in children), 0)
+    slow, fast = sorted([before * since, later * max(root.age - since, 1)])
+    return math.sqrt(1 - slow / fast) if fast else 0.0
+
+
+def divided(inherited: int, share: int, beta: int, square: float, doubt: float) -> float:
+    """Squared error of one of β shares: E[D²]·V + A²·E[(D - w)²]."""
+    w = min(max(share / inherited if inherited else 1 / beta, 0), 1)
+    records, spread, even = max(inherited, 0) / GRID, w * (1 - w) / (beta / 2 + 1), 1 / beta
+    second = (1 - doubt) * (w**2 + spread) + doubt * even
+    away = (1 - doubt) * spread + doubt * (even * (1 - even) + (w - even) ** 2)
+    return second * square + records**2 * away
 
 
 def within(events: Counter[int], code: int, bits: int) -> int:
