@@ -236,5 +236,7 @@ def test_ages_add_up_along_the_oldest_branch() -> None:
     state = np.zeros(5, NODE)
     state["steps"] = [5, 2, 3, 4, 1]
     split = np.array([True, True, False, False, False])
-    tree = LiveTree(np.arange(1, 6, dtype=np.uint64), state, split, (None, None, None), (0, 1, 3, 5))
+    tree = LiveTree(
+        np.arange(1, 6, dtype=np.uint64), state, split, (None, None, None), (0, 1, 3, 5)
+    )
     assert tree.ages().tolist() == [11, 6, 3, 4, 1]
