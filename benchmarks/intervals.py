@@ -3,8 +3,8 @@
 PHDStream at its defaults, ε = 1, 24 triggers: a leaf is covered if its 95 % interval, cut at 0,
 holds the exact number of live records in it. *Noise alone* counts only the noise of counters as
 error; *stated* also covers the unknown division of an inherited count. Figures are means over
-leaves and over every fourth trigger; *by records* weighs each leaf by its live records. The model of shares was chosen on the first group of data
-sets; the second was looked at afterwards.
+leaves and over every fourth trigger; *by records* weighs each leaf by its live records. The model
+of shares was chosen on the first group of data sets; the second was looked at afterwards.
 
     python benchmarks/intervals.py [--quick] [--json] [--topl]
 
