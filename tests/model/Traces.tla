@@ -24,7 +24,7 @@ Fits(what, w, s, n, count, charge, nonce) ==
                    /\ \A pair \in names : (pair[1] = nonce) = (pair[2] = one.out.nonce)
                    /\ names' = names \cup {<<nonce, one.out.nonce>>}
     IN CASE what = "rec" -> one.out # None /\ "rec" \in DOMAIN one.out /\ UNCHANGED names
-         [] what = "barrier" -> one.out = [barrier |-> n] /\ UNCHANGED names
+         [] what = "barrier" -> one.out = [barrier |-> n, from |-> "bound"] /\ UNCHANGED names
          [] what = "take" -> one.out = None /\ one.st.closed = before.closed /\ UNCHANGED names
          [] what = "close" -> /\ one.out = None /\ before.closed # n /\ one.st.closed = n
                               /\ Cardinality(one.st.content) = count /\ UNCHANGED names
@@ -34,10 +34,10 @@ Fits(what, w, s, n, count, charge, nonce) ==
 Follow ==
     /\ at <= Len(Runs[run]) /\ UNCHANGED run
     /\ LET what == Step[1]  w == Step[2]  s == Step[3]  n == Step[4]  count == Step[5] IN
-       CASE what = "beat" -> Beat(n - Len(raw)) /\ On /\ UNCHANGED <<sent, names>>
+       CASE what = "beat" -> Beat("bound", n - Len(raw["bound"])) /\ On /\ UNCHANGED <<sent, names>>
          [] what = "trigger" ->
               /\ Trigger /\ On /\ UNCHANGED <<sent, names>>
-              /\ clock'[Len(clock')] = [cut |-> n, charge |-> <<0, Step[6]>>]
+              /\ clock'[Len(clock')] = [cut |-> [bound |-> n], charge |-> <<0, Step[6]>>]
               /\ Len(ledger') = Len(ledger) + count
          [] what = "open" ->
               /\ UNCHANGED <<sent, names>>

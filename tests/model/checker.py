@@ -17,7 +17,7 @@ from hushstream.deploy.java import find_java
 from ..tree import ROOT
 
 MODEL = ROOT / "docs" / "model" / "Hushstream.tla"
-INVARIANTS = ("Paid", "Once", "Exact", "OneNoise", "Bounded")
+INVARIANTS = ("Paid", "Once", "Bounded", "Exact", "OneNoise")
 LIVE = "AllReleased"
 _COUNT = re.compile(r"([\d,]+) distinct states found, 0 states left on queue")
 _BROKEN = re.compile(r"Invariant (\w+) is violated|Temporal properties were (violated)")
@@ -31,6 +31,8 @@ class Case:
         name: name of the case.
         faults: switches of the model.
         triggers, records, crashes: bounds of the model.
+        split: whether the pipeline is re-partitioned, with two raw partitions.
+        owners: number of workers.
         live: whether to check that everything is released in the end, instead of invariants.
         mistake: mistake in the protocol, put into the model.
         broken: property that this mistake breaks.
@@ -41,6 +43,8 @@ class Case:
     triggers: int = 2
     records: int = 2
     crashes: int = 1
+    split: bool = False
+    owners: int = 2
     live: bool = False
     mistake: str = ""
     broken: str = ""
@@ -53,11 +57,14 @@ class Case:
             if self.live
             else f"SPECIFICATION Spec\nINVARIANTS {' '.join(INVARIANTS)}\nSYMMETRY Alike"
         )
+        workers = [f"w{number}" for number in range(1, self.owners + 1)]
+        parts = ["left", "right"] if self.split else []
+        values = "\n".join(f"    {one} = {one}" for one in [*workers, *parts])
         return f"""{checked}
 CONSTANTS
-    w1 = w1
-    w2 = w2
-    Workers = {{w1, w2}}
+{values}
+    Workers = {{{", ".join(workers)}}}
+    Parts = {{{", ".join(parts) or '"bound"'}}}
     Raw = {self.records}
     Floor = 1
     Triggers = {self.triggers}
@@ -69,12 +76,13 @@ CONSTANTS
 """
 
 
-EVERY = ("torn", "late", "refuse", "close")
-"""Transactions without an answer, refused batches, rebalances."""
+EVERY = ("torn", "late", "refuse", "close", "trim")
+"""Transactions without an answer, refused batches, rebalances, deleted records."""
 CASES = (
-    Case("crashes", triggers=3),
-    Case("torn transactions", (*EVERY, "trim"), triggers=3),
-    Case("rewinds", ("rewind", "torn", "late", "refuse"), triggers=3, records=1),
+    Case("torn transactions", EVERY, triggers=3),
+    Case("two raw partitions", ("torn",), split=True, owners=1),
+    Case("rewinds", ("rewind", *EVERY), records=1),
+    Case("rewinds of two epochs", ("rewind", "torn", "refuse"), triggers=3, records=1),
     Case("everything is released", ("torn", "late", "trim"), records=1, live=True),
 )
 WHOLE = Case("all at once", ("rewind", *EVERY), triggers=3)
@@ -89,8 +97,10 @@ MISTAKES = (
     Case("same epoch", ("late", "close"), mistake="epoch", broken="Once"),
     Case("release before its charge", (), 1, 1, 0, mistake="unpaid", broken="Paid"),
     Case("one nonce for ever", ("rewind",), 2, 1, 0, mistake="nonce", broken="OneNoise"),
+    Case("bound before records meet", (), 1, 2, 0, True, 1, mistake="apart", broken="Bounded"),
+    Case("barrier of one partition", (), 1, 1, 0, True, 1, mistake="early", broken="Exact"),
 )
-"""The mistakes of `tests/schedules/bugs.py`, and two more."""
+"""The mistakes of `tests/schedules/bugs.py`, and four more."""
 
 
 @dataclass(frozen=True)

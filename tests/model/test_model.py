@@ -8,9 +8,13 @@ from ..schedules.bugs import BUGS
 from .checker import CASES, MISTAKES, Case, check
 from .traces import Action, accepted, observed, refused
 
-QUICK = Case("quick", ("torn",), records=1)
+QUICK = (
+    Case("direct", ("torn",), records=1),
+    Case("re-partitioned", (), 1, 2, 0, split=True, owners=1),
+)
 FAST = {
     "release before its charge": (),
+    "bound before records meet": (),
     "cancelled clock": pytest.mark.thorough,  # a schedule finds it in the gate as well
 }
 TRACE: list[Action] = [  # of a schedule in which "b" takes over while "a" is about to release
@@ -65,8 +69,9 @@ WRONG = {
 }
 
 
-def test_a_small_model_holds() -> None:
-    found = check(QUICK, short=True)
+@pytest.mark.parametrize("case", QUICK, ids=lambda c: c.name)
+def test_a_small_model_holds(case: Case) -> None:
+    found = check(case, short=True)
     assert found.broken == "" and found.states > 1_000
 
 

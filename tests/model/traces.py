@@ -22,6 +22,7 @@ _SETTINGS = """SPECIFICATION Followed
 INVARIANTS Told Paid Once Exact OneNoise Bounded
 CONSTANTS
     Workers = {"a", "b", "c"}
+    Parts = {"bound"}
     Raw = 1000
     Floor = 1
     Triggers = 60
