@@ -31,7 +31,7 @@ LONGEST = 1024
 """Most hops of a window, and of an epoch."""
 SEARCHED = 128
 """Longest epoch for which the optimum is computed."""
-_ROUNDS = 100  # of the iteration, which has converged by then
+_ROUNDS = 100  # of the iteration; at SEARCHED hops, the variance is then 0.04 % above the least
 
 
 class Stretch(NamedTuple):

@@ -13,7 +13,8 @@ from math import ceil, isqrt, lcm
 from operator import mul
 
 from .gaussian import DIGITS, normal_quantile, root
-from .optimal import PRECISION, factor, of_windows, quadrature
+from .optimal import PRECISION, factor, quadrature
+from .overlapping import of_windows
 
 BITS = 12  # matrices and noise are multiples of 2^-12 of a record
 FINE = 320  # bits of a row of B

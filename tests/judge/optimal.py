@@ -6,7 +6,7 @@ P_a·Q_b for vectors with one number for each term. Such a matrix has a triangul
 shape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal, localcontext
 from operator import mul
 
@@ -43,7 +43,7 @@ def factor(weights: Sequence[int], last: int) -> list[list[Decimal]]:
         return F
 
 
-def dot(a: Sequence[Decimal], b: Sequence[Decimal]) -> Decimal:
+def dot(a: Iterable[Decimal], b: Iterable[Decimal]) -> Decimal:
     return sum(map(mul, a, b), Decimal(0))
 
 
@@ -106,54 +106,3 @@ def mean(x: Decimal) -> Decimal:
     for _ in range(12):
         one, x = (one + x) / 2, (one * x).sqrt()
     return one
-
-
-def of_windows(horizon: int, hops: int) -> list[list[Decimal]]:
-    """The encoder for all windows of so many hops that overlap one epoch; v is a fixed point.
-
-    No formula for v is known, so this takes sixty rounds, each cubic in the hops of an epoch.
-    """
-    size, v = range(horizon), [Decimal(1)] * horizon
-    for _ in range(60):
-        w = [x.sqrt() for x in v]
-        gram = [[w[i] * w[j] * max(0, hops - abs(i - j)) for j in size] for i in size]
-        root = _root(gram)
-        v = [root[j][j] for j in size]
-    return _factor([[root[i][j] / (w[i] * w[j]) for j in size] for i in size])
-
-
-def _factor(root: list[list[Decimal]]) -> list[list[Decimal]]:
-    """C with unit columns; CᵀC is ``root`` up to the lengths of the columns."""
-    horizon, size = len(root), range(len(root))
-    F = [[Decimal(0)] * horizon for _ in size]  # lower triangular, FᵀF = root
-    for i in reversed(size):
-        for j in [i, *range(i)]:
-            rest = root[i][j] - sum(F[k][i] * F[k][j] for k in range(i + 1, horizon))
-            F[i][j] = rest.sqrt() if j == i else rest / F[i][i]
-    return [[F[i][j] / root[j][j].sqrt() for j in size] for i in size]
-
-
-def _root(square: list[list[Decimal]]) -> list[list[Decimal]]:
-    """The positive root of a positive matrix (Denman & Beavers 1976)."""
-    size = range(len(square))
-    root, inverse = square, [[Decimal(i == j) for j in size] for i in size]
-    moved = Decimal(1)
-    while moved > Decimal(10) ** -70:
-        other = _inverted(inverse), _inverted(root)
-        new = [[(root[i][j] + other[0][i][j]) / 2 for j in size] for i in size]
-        inverse = [[(inverse[i][j] + other[1][i][j]) / 2 for j in size] for i in size]
-        moved, root = max(abs(new[i][i] / root[i][i] - 1) for i in size), new
-    return root
-
-
-def _inverted(matrix: list[list[Decimal]]) -> list[list[Decimal]]:
-    size = len(matrix)
-    rows = [[*row, *(Decimal(i == j) for j in range(size))] for i, row in enumerate(matrix)]
-    for j in range(size):
-        pivot = rows[j][j]
-        rows[j] = [x / pivot for x in rows[j]]
-        for i in range(size):
-            factor = rows[i][j]
-            if i != j and factor:
-                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[j], strict=True)]
-    return [row[size:] for row in rows]

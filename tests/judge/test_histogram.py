@@ -245,6 +245,19 @@ HOPS = (
 )
 
 
+@pytest.mark.thorough
+def test_a_week_that_hops_by_the_hour_is_released_as_the_judge_says():
+    text = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + PIPELINE.format(
+        name="p", key='["page"]', window=HOPS.replace("2d", "7d").replace("12h", "1h"),
+        more=f"aggregate = [{COUNT}]", epsilon=8, delta=0.01, mechanism=", budget = 4",
+    )  # fmt: skip
+    made = compile_config(loads(text, environ={}), {"events": 2})
+    one = world(made, Random(4), events=400, windows=6, users=60)
+    found, rows = verdict(made, one.logs, one.clock)
+    assert found == []
+    assert rows > 100
+
+
 @pytest.mark.spread(4)
 @pytest.mark.parametrize("epoch", ["12h", "1d", "2d", "3d"])
 @pytest.mark.parametrize("more", [
