@@ -7,8 +7,10 @@ encoding, loading rows, release and storing rows, on one core. Held-back variant
 their first trigger on. The authors' public code was measured on the same stream, boxes and error
 (docs/mechanisms/phdstream.md says how).
 
-    python benchmarks/phdstream.py [--quick] [--json] [--out DIR]
+    python benchmarks/phdstream.py [--quick] [--json] [--sweep] [--out DIR]
 
+``--sweep``: the same errors of the defaults for other ε, numbers of held-back ticks (the paper's
+t₀), events of a unit (its sensitivity), events of a tick (its batch) and depths, one at a time.
 The last line under ``--json``: ``small, medium, large, seconds_per_tick, leaves`` of the best
 sound variant, the same with ``_deletions``, ``speedup`` per leaf over the authors' code, and all
 variants.
@@ -43,7 +45,7 @@ from rich.table import Table
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-TICKS, EPSILON = 150, Fraction(1, 2)
+TICKS, EACH, EPSILON = 150, 500, Fraction(1, 2)
 SQUARE = Domain.unit(2, 8, "all")
 PLANE = Domain.unit(2, 20)
 BEST = "released, simple"
@@ -75,6 +77,7 @@ class Variant(NamedTuple):
     parameters: Parameters
     kind: str = "stream"  # or "frozen", "each tick anew", "increments", "increments, exact total"
     note: str = ""
+    epsilon: Fraction = EPSILON
 
 
 def paper(**changes: object) -> Parameters:
@@ -129,14 +132,15 @@ def leaves_of(release: Releases) -> tuple[np.ndarray, np.ndarray]:
 
 def streamed(variant: Variant, stream: Stream, deletions: bool, seed: str) -> Iterator[Snapshot]:
     """The mechanism itself, tick by tick."""
-    mechanism = made(variant.parameters, EPSILON, TICKS, deletions)
+    ticks = int(stream.tick[-1])
+    mechanism = made(variant.parameters, variant.epsilon, ticks, deletions)
     if variant.kind == "frozen":
         mechanism = Frozen(**vars(mechanism))
     store, noise = Store(mechanism.traits), keyed(seed)
     first = mechanism.first
     for _ in range(first - 1):
         yield Snapshot(np.empty(0, np.uint64), np.empty(0), 0.0, 0)
-    for t in range(first, TICKS + 1):
+    for t in range(first, ticks + 1):
         events = stream.upto(t) if t == first else stream.at(t)  # all held-back events together
         start = time.thread_time()
         closed = store.closed(part_of(mechanism, events), t)
@@ -231,11 +235,11 @@ Row = dict[str, float]
 
 def measure(variant: Variant, truth: Truth, deletions: bool, seed: int) -> Row:
     """Errors by size, seconds per tick, leaves and stored nodes of one run."""
-    snaps, errors = [], []
+    snaps, errors, every = [], [], max(int(truth.stream.tick[-1]) // 15, 1)
     generator = KINDS[variant.kind](variant, truth.stream, deletions, f"{seed}")
     for t, snap in enumerate(generator, 1):
         snaps.append(snap)
-        if t % 10 == 0 and t >= variant.parameters.first:
+        if t % every == 0 and t >= variant.parameters.first:
             errors.append(truth.errors(variant.parameters.domain, snap, t))
     row = dict(zip(SIZES, np.mean(errors, axis=0).tolist(), strict=True))
     shown = snaps[variant.parameters.first - 1 :]
@@ -264,6 +268,52 @@ def run(quick: bool, console: Console) -> dict[str, dict[bool, Row]]:
                     progress.advance(bar)
                 result[variant.name][deletions] = average(rows)
     return result
+
+
+def sweeps() -> Iterator[tuple[str, str, Variant, int]]:
+    """What varies, its value, the variant, and the events of a tick."""
+
+    def one(epsilon: Fraction = EPSILON, depth: int = 8, **given: Any) -> Variant:
+        domain = Domain.unit(2, depth, "all")
+        return Variant("", Parameters(domain=domain, **given), epsilon=epsilon)
+
+    for epsilon in ("0.1", "0.25", "0.5", "1", "2"):
+        yield "ε", epsilon, one(Fraction(epsilon)), EACH
+    for what, name, values in (
+        ("first trigger", "first", (1, 5, 15, 50)),
+        ("events of a unit", "bound", (1, 2, 4, 8)),
+        ("depth", "depth", (6, 8, 10, 12)),
+    ):
+        for value in values:
+            yield what, str(value), one(**{name: value}), EACH
+    for each in (100, 500, 2500):
+        yield "events of a tick", str(each), one(), each
+
+
+def sweep(quick: bool, console: Console) -> list[dict[str, Any]]:
+    """Errors with one setting changed at a time; the stream always has all its events."""
+    rows, truths = [], dict[tuple[bool, int], Truth]()
+    jobs = list(sweeps())
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        for what, value, variant, each in progress.track(jobs, description="sweeping"):
+            row: dict[str, Any] = {"varied": what, "value": value}
+            for deletions, suffix in ((False, ""), (True, ", deletions")):
+                if (deletions, each) not in truths:
+                    stream = circles(deletions, TICKS * EACH // each, each)
+                    truths[deletions, each] = Truth(stream, 300 if quick else 1000)
+                truth, seeds = truths[deletions, each], 1 if quick else 3
+                found = average([measure(variant, truth, deletions, seed) for seed in range(seeds)])
+                row |= {f"{size}{suffix}": found[size] for size in SIZES}
+                row |= {f"leaves{suffix}": found["leaves"]}
+            rows.append(row)
+    return rows
+
+
+def show_sweep(rows: list[dict[str, Any]], console: Console) -> None:
+    table = Table(*rows[0], title="mean relative error of boxes, one setting changed at a time")
+    for row in rows:
+        table.add_row(*(v if isinstance(v, str) else f"{v:.3g}" for v in row.values()))
+    console.print(table)
 
 
 def show(result: dict[str, dict[bool, Row]], console: Console) -> None:
@@ -328,9 +378,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="two variants, one seed")
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--sweep", action="store_true", help="ε, t₀, sensitivity, batch, depth")
     parser.add_argument("--out", type=Path, default=Path("out"), help="where the picture goes")
     options = parser.parse_args()
     console = Console(stderr=True)
+    if options.sweep:
+        rows = sweep(options.quick, console)
+        show_sweep(rows, Console(stderr=options.json, width=140))
+        if options.json:
+            print(json.dumps(rows), file=sys.stdout)
+        return
     result = run(options.quick, console)
     show(result, console if options.json else Console())
     draw(options.out / "phdstream.png")
