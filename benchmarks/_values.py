@@ -95,6 +95,16 @@ def bursts() -> list[Stream]:
     ]
 
 
+def spikes() -> Stream:
+    """Small values, and one in 500 far larger: the kind of Figure 1 of Wang et al."""
+
+    def law(g: np.random.Generator) -> F64:
+        rare = g.random(1 << 17) < 1 / 500
+        return np.where(rare, g.uniform(2_000, 8_000, 1 << 17), g.gamma(2, 20, 1 << 17))
+
+    return synthetic("rare spikes", 8_000, law)
+
+
 @dataclass(frozen=True)
 class Warm:
     """The warm-up of a stream as the mechanisms see it: records per bucket of the thresholds."""
@@ -135,6 +145,25 @@ def pak_threshold(
     else:
         rule = RankQuantile(share, choice.rank, choice.factor, warm.thresholds)
     return warm.thresholds[rule.choose(warm.histogram, noise, 1)]
+
+
+def histogram_threshold(
+    warm: Warm, choice: Choice | None, epsilon: Fraction, noise: KeyedNoise
+) -> int:
+    """τ from a noisy histogram of the warm-up, cut at the quantile of `pak_threshold`.
+
+    A record lies in one bucket, so Laplace noise of scale 1/ε1 in every bucket is ε1-DP (add or
+    remove). τ is the least threshold with fewer than K noisy records above, raised by the factor.
+    """
+    if choice is None:
+        return warm.thresholds[-1]
+    index = np.arange(len(warm.thresholds))
+    scale, first = 1 / (epsilon * choice.split), np.ones(len(index), np.int64)
+    drawn = noise.laplace("histogram", Keys.of([b"threshold"]), index, scale, first)[0]
+    above = np.cumsum((warm.histogram + drawn)[::-1])[::-1] - (warm.histogram + drawn)
+    found = int(np.flatnonzero(above < choice.rank)[0])  # nothing lies above the last one
+    target = choice.factor * warm.thresholds[found]
+    return min((theta for theta in warm.thresholds if theta >= target), default=warm.thresholds[-1])
 
 
 def warm_sum_noise(tau: int, choice: Choice | None, epsilon: Fraction, noise: KeyedNoise) -> int:
