@@ -12,7 +12,7 @@ import sys
 
 from rich.console import Console
 
-from .checker import CASES, LONG, MISTAKES, Case, Verdict, check, check_whole
+from .checker import CASES, MISTAKES, Case, Verdict, check, check_whole
 from .traces import refused
 
 
@@ -29,10 +29,10 @@ def main() -> int:
         return 0 if check_whole(given.workers) else 1
     if given.traces:
         return _traces(given.traces)
-    names = [case.name for case in (*CASES, *LONG, *MISTAKES)]
+    names = [case.name for case in (*CASES, *MISTAKES)]
     if given.only is not None and given.only not in names:
         parser.error(f"--only must be one of: {', '.join(names)}")
-    chosen = [case for case in (*CASES, *LONG, *MISTAKES) if case.name == given.only]
+    chosen = [case for case in (*CASES, *MISTAKES) if case.name == given.only]
     chosen = chosen or list(MISTAKES if given.mistakes else CASES)
     console, right, states, seconds = Console(), 0, 0, 0.0
     for case in chosen:

@@ -82,9 +82,9 @@ CASES = (
     Case("torn transactions", EVERY, triggers=3),
     Case("two raw partitions", ("torn",), split=True, owners=1),
     Case("rewinds", ("rewind", *EVERY), records=1),
+    Case("rewinds of two epochs", ("rewind", "torn", "refuse"), triggers=3, records=1),
     Case("everything is released", ("torn", "late", "trim"), records=1, live=True),
 )
-LONG = (Case("rewinds of two epochs", ("rewind", "torn", "refuse"), triggers=3, records=1),)
 WHOLE = Case("all at once", ("rewind", *EVERY), triggers=3)
 MISTAKES = (
     Case("cancelled clock", (), 1, 0, live=True, mistake="clock", broken=LIVE),
