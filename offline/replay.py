@@ -30,7 +30,6 @@ from ..agents.worker.admission import prepare
 from ..agents.worker.setup import WorkerSetup
 from ..errors import ConfigError, EngineError
 from ..formats.events.decode import RawRecord
-from ..topics.config.access.escrow import open_escrow
 from ..topics.config.load import Config
 from ..topics.config.model import Kafka
 from ..topics.names import Names
@@ -40,7 +39,7 @@ from .compare_latest import LatestCheck
 from .compare_units import Comparison
 from .engine import STEP, OfflineEngine, Recorded, Streaming
 from .raw_log import RawLog
-from .replay_keys import ReplayKeys, Sealed, left_out
+from .replay_keys import ReplayKeys, Sealed, left_out, opened
 from .replay_logs import Span, StreamLog, Timed, recorded_schemas, spans, timed
 from .replay_nonces import published_nonces
 from .replay_reach import Reach, named_offsets, offsets_of
@@ -97,9 +96,12 @@ def replay(
     plan = prepare(config, role="auditor")
     deployment = select(plan.deployment, pipelines)
     logs = read_logs(plan, deployment, report)
-    sealed = {}
+    sealed: Sealed = {}
     if escrow_key is not None:
-        sealed = open_escrow(Path(config.secret.escrow_file), escrow_key)
+        place, keys = Path(config.secret.escrow_file), ReplayKeys(plan, deployment, {})
+        reach = reach_of(deployment, logs)
+        fired = (t for p in deployment.pipelines for t in reach.triggers(p.name))
+        sealed = opened(place, escrow_key, keys, fired)
     return recompute(plan, deployment, logs, windows, report, sealed)
 
 

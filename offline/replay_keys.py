@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from ..agents.deployment.model import Deployment
 from ..agents.stages.aggregate.computation import NoiseKey
 from ..agents.worker.setup import WorkerSetup
 from ..mechanisms.noise import Charge
+from ..topics.config.access.escrow import open_escrow
 from ..topics.records import Trigger
 
 Sealed = Mapping[str, Mapping[Charge, bytes]]
@@ -46,6 +48,18 @@ class ReplayKeys:
         if ratchet is not None and ratchet.name == name and (key := ratchet.known(charge)):
             return key
         return self._sealed.get(name or "", {}).get(charge)
+
+
+def opened(path: Path, key_file: Path, keys: ReplayKeys, triggers: Iterable[Trigger]) -> Sealed:
+    """Open an auditor's escrow, whose file first appears when a key is forgotten.
+
+    Raises:
+        ConfigError: the file is missing although ``keys`` lack one that ``triggers`` need, or as
+            `open_escrow`.
+    """
+    if not path.exists() and not keys.forgotten(triggers):
+        return {}
+    return open_escrow(path, key_file)
 
 
 def left_out(pipeline: str, forgotten: Iterable[Trigger]) -> str:

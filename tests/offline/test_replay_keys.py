@@ -7,17 +7,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hushstream.agents.stages.step import Out
 from hushstream.agents.worker.setup import WorkerSetup
+from hushstream.errors import ConfigError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.noise import Charge
 from hushstream.offline.compare import ReleaseCheck, ReplayOutcome
 from hushstream.offline.engine import OfflineEngine, Recorded
-from hushstream.offline.replay_keys import ReplayKeys, left_out
+from hushstream.offline.replay_keys import ReplayKeys, left_out, opened
+from hushstream.topics.config.access.escrow import Escrow
 from hushstream.topics.config.access.ratchet_file import RatchetFile, create
 from hushstream.topics.records import Trigger
 
 from ..support import DAY, NAMES, ORIGIN, SECRET, deployment, event, start, trigger
+from ..topics.config.access.test_escrow import auditor
 
 OWN = bytes(range(100, 132))
 
@@ -100,6 +104,24 @@ def test_forgotten_epochs_are_left_out_and_sealed_keys_bring_them_back(tmp_path:
         assert outs(made, triggers, opened.own) == published
     other = ReplayKeys(setup(made, None, own), made, {"ab" * 16: sealed[file.name]})
     assert other.forgotten(triggers) == mine
+
+
+def test_an_escrow_may_be_missing_until_a_key_is_forgotten(tmp_path: Path) -> None:
+    made, file, triggers = world(tmp_path)
+    secret, public = auditor(tmp_path, "a")
+    place, charge = tmp_path / "hush.escrow", Charge(triggers[0].charge_seq, "p", 0)
+    own = {"q": OWN}
+    assert opened(place, secret, ReplayKeys(setup(made, file, own), made, {}), triggers) == {}
+    other_machine = ReplayKeys(setup(made, None, own), made, {})
+    with pytest.raises(ConfigError, match="sealed keys cannot be read"):
+        opened(place, secret, other_machine, triggers)
+    key = file.key(charge)
+    file.forget(4, [charge], lambda one: True)
+    without = ReplayKeys(setup(made, file, own), made, {})
+    with pytest.raises(ConfigError, match="sealed keys cannot be read"):
+        opened(place, secret, without, triggers)
+    Escrow(place, public).add(file.name, [(charge, key)])
+    assert opened(place, secret, without, triggers) == {file.name: {charge: key}}
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
