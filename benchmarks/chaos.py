@@ -15,6 +15,10 @@ With --harsh there are also an outage while producers buffer (records that were 
 late), a crash loop (retention deletes unused records: nothing may be charged until the loss is
 accepted), and the floods of floods.py against a worker with little memory (it survives, and
 releases go on).
+
+It exits with 1 if anything was lost, doubled, differing, left out, stuck, unproved or charged
+wrongly, if the judge or the counts object, if a worker died or was restarted since it was not live
+(unwell), or if one of the harsh ends went wrong.
 """
 
 from __future__ import annotations
@@ -35,37 +39,26 @@ from typing import Any, NamedTuple
 from _cage import cage
 from _chaos import BROKER, KINDS, Monkey
 from _cluster import Local, local
-from _conserve import conserved
 from _faults import HARSH, LEADERS, Harsh
 from _flooding import FLOODS
-from _forget import PRIVATE, forgetting, forgotten
+from _forget import forgetting
 from _gone import gone
-from _judge import judge
-from _load import PARTITIONS, Load, Visits, toml
+from _load import Load, Visits, toml
 from _loop import loop
 from _net import NETWORK, Cut
 from _outage import buffered
-from _settled import behind, patiently, unproved, unreleased
 from _six import Six
 from _six import toml as six_toml
 from _switch import Network, apart
 from _trio import NODES, Trio
-from confluent_kafka import KafkaException
+from _verdict import failed, finish
 from floods import FEW, LIMIT_MB, MIB, RESTORE, floods
-from hushstream.agents.clock.genesis import read_ledger
-from hushstream.agents.kafka.logs import read_topic
 from hushstream.deploy.broker import Broker
-from hushstream.offline.replay import replay
-from hushstream.reading.proof import prove
-from hushstream.reading.public_topics import PublicTopics
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 PATIENCE = 240.0  # seconds without progress after which missing releases count as stuck
-AWAY = ("Unable connect", "Unable to update", "Failed fetch", "Group Coordinator Request")
-FIGURES = ("lost", "doubled", "differing", "compared", "pending", "aborted", "routed", "problems",
-           "left_out")  # fmt: skip
 
 
 class Pace(NamedTuple):
@@ -178,85 +171,6 @@ def replicas(broker: Broker | Trio) -> int:
     return 3 if isinstance(broker, Trio) else 1
 
 
-def finish(
-    run: Local, monkey: Monkey, at: int, patience: float, report: Callable[[str], None]
-) -> dict[str, Any]:
-    """Wait for releases up to ``at``, end the workers; then compare by replay, judge and counts."""
-    more: dict[str, Any] = {
-        "patience": patience, "look": monkey.look, "starting": run.starting, "report": report
-    }  # fmt: skip
-    stuck = patiently(lambda: behind(run, at), what="pipelines' triggers", **more)
-    triggers = run.triggers()
-    stuck += unreleased(run, triggers, **more)
-    said = [line for name in run.workers for line in last_words(run, name)] if stuck else []
-    for line in stuck:
-        report(f"stuck: {line}")
-    quiet(run)
-    for member in list(run.workers):
-        run.stop(member)
-    outcome = replay(run.config(), escrow_key=run.folder / PRIVATE)
-    ledger = read_ledger(run.cluster, run.deployment.name)  # raises on a double charge
-    paid = {(t.pipeline, t.epoch): t.charge for t in run.triggers()}
-    wrong = [p for p, charge in paid.items() if ledger.charges[p].hash() != charge]
-    figures, name = outcome.figures(), run.deployment.name
-    public = PublicTopics(run.config().kafka, name)
-    proof = prove(public.ledger, public.records, name)
-    return {
-        **{name: figures[name] for name in FIGURES},
-        "stuck": len(stuck),
-        "unreleased": [*stuck[:100], *said],
-        "triggers": len(triggers),
-        "charges": len(ledger.charges),
-        "refused": len(ledger.refused),
-        "wrong_charges": len(wrong),
-        "trimmed": trimmed(run),
-        "unproved": proof.fault or unproved(proof.releases, triggers),
-        "forgotten": forgotten(run).forgotten,
-        **judge(run),
-        **conserved(run.bootstrap, run.toml),
-    }
-
-
-def last_words(run: Local, member: str, most: int = 15) -> list[str]:
-    """The end of a worker's log, without clients' usual complaints about a missing broker."""
-    lines = run.log(member).read_text(errors="replace").splitlines()
-    told = [line[:180] for line in lines if not any(word in line for word in AWAY)]
-    return [f"== {member}, {len(lines)} lines", *told[-most:]]
-
-
-def quiet(run: Local, seconds: float = 6.0, most: float = 120.0) -> None:
-    """Wait until workers have taken the rest of the raw topics, when hardly anything is written.
-
-    Units topics also get a few barriers with every trigger.
-    """
-    routed = [p for p in run.deployment.pipelines if not p.direct]
-    topics = [(run.names.units(p.name), p.units_partitions) for p in routed]
-
-    def written() -> int:
-        with contextlib.suppress(KafkaException):  # a recent change of leader
-            return sum(sum(run.cluster.offsets.ends(topic, n)) for topic, n in topics)
-        return -1
-
-    until, before = time.monotonic() + most, written()
-    barriers = 8 * PARTITIONS * sum(n for _, n in topics)
-    while time.monotonic() < until:
-        time.sleep(seconds)
-        now = written()
-        if before >= 0 and 0 <= now - before <= barriers:
-            return
-        before = now
-
-
-def trimmed(run: Local) -> int:
-    """Number of records that the workers have deleted from cells topics."""
-    kafka = run.config().kafka
-    return sum(
-        log.begin
-        for p in run.deployment.pipelines
-        for log in read_topic(kafka, run.names.cells(p.name), p.cells_partitions)
-    )
-
-
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -309,15 +223,7 @@ def main() -> None:
         print(json.dumps(found))
     else:
         show(found)
-    wrong = ("lost", "doubled", "differing", "stuck", "wrong_charges", "objected", "unconserved",
-             "unproved", "left_out")  # fmt: skip
-    bad = found["died"] or any(found[name] for name in wrong)
-    bad = bad or found.get("gone", {}).get("wrong")
-    if options.harsh:
-        bad = bad or found["outage"]["late"] or found["outage"]["ended"] or found["loop"]["charged"]
-        bad = bad or found["loop"]["ready"] or found["loop"]["accepted"]
-        bad = bad or found["floods"]["killed"] or found["floods"]["stuck"]
-    sys.exit(1 if bad else 0)
+    sys.exit(1 if failed(found, options.harsh) else 0)
 
 
 def served(brokers: int, folder: Path, network: Network | None = None) -> Broker | Trio:
