@@ -45,12 +45,12 @@ class SessionJudge(Judge):
                 whose.setdefault(one.event.key, []).append(one.event.time)
         low, high = self.rules.start(place[0]), self.edges.pop(place)
         epoch = place[0] // self.rules.per_epoch
-        for (number, unit), keys in self.open.items():
+        for unit, keys in [(u, keys) for (e, u), keys in self.open.items() if e == epoch]:
             runs = [(run[-1], key, run) for key, times in keys.items() for run in self.runs(times)]
             if len(runs) > ROOM:
                 raise Objection("a unit has more open sessions than can be judged")
             for last, key, run in sorted(runs):
-                if number == epoch and low <= last < high:
+                if low <= last < high:
                     keys[key] = [time for time in keys[key] if time not in run]
                     self.take((epoch, unit), Placed(0, self.session(unit, key, run), *place))
 
