@@ -41,8 +41,8 @@ COSTS = Costs(
     direct_us=2.25, rekeyed_us=3.63, known_us=1.5, disk_us=4.3, beside=1.15,
     broker_direct_us=0.59, broker_rekeyed_us=0.83, frame_us=81, trigger_us=1.5, restore_us=2.7,
     event_bytes=33.7, sum_bytes=13.3, row_bytes=37.2, row_pair_bytes=5, key_row_bytes=56.4,
-    frame_bytes=834, process_bytes=3.84e8, sum_held_bytes=875, known_bytes=49, user_bytes=20.9,
-    pair_bytes=5.7, key_bytes=11.9,
+    frame_bytes=834, process_bytes=3.84e8, sum_held_bytes=875, known_bytes=49, user_bytes=16.5,
+    pair_bytes=5.89, key_bytes=12.0,
 )  # fmt: skip
 
 MEASURED_BY: Mapping[str, str] = MappingProxyType({
