@@ -31,7 +31,7 @@ def sent(unit: str, key: str, at: int, topic: str = "", **more: Any) -> Sent:
     """An event, for the topics of visits and orders in turn unless one is given."""
     topic = topic or ("orders" if unit[-1] in "02468" else "visits")
     named = {"page" if topic == "visits" else "item": key}
-    body = {"user": unit, "shop": "s", "colour": "c", "t": at, "spent": 1.0}
+    body = {"user": unit, "shop": "s", "colour": "c", "city": "c", "t": at, "spent": 1.0}
     return Sent(topic, unit, json.dumps(body | named | more).encode())
 
 
