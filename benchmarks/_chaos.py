@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from _cluster import Local
+from _cluster import PATIENCE, Local
 from _unwell import STALL, TOLD, Watch
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -62,6 +62,9 @@ class Monkey:
         died: workers that ended unexpectedly, with the end of their log.
         unwell: workers that were restarted because they were no longer live, with the reason.
         gap: seconds between two faults, on average.
+        names: number of workers so far.
+        removed: workers that were removed; they are the first to be added again.
+        meanwhile: called every now and then.
     """
 
     local: Local
@@ -73,19 +76,25 @@ class Monkey:
     died: list[str] = field(default_factory=list)
     unwell: list[str] = field(default_factory=list)
     gap: float = 1.9
+    names: int = 0
+    removed: list[str] = field(default_factory=list)
+    meanwhile: Callable[[], Any] = lambda: None
     _later: list[tuple[float, Callable[[], Any]]] = field(default_factory=list)
     _deck: list[str] = field(default_factory=list)
     _stopped: set[str] = field(default_factory=set)
     _told: dict[str, Told] = field(default_factory=dict)
     _failed: Counter[str] = field(default_factory=Counter)
-    _names: int = 0
     _watch: Watch = field(default_factory=Watch)
 
     def begin(self, workers: int) -> None:
-        """Start the first workers and wait until they serve."""
+        """Start the first workers, or those of the last piece, and wait until they serve."""
         self.local.environ = self._watch.began
         self.local.settings["engine.stall_timeout"] = f"{STALL:g}s"
-        names = [self._fresh() for _ in range(workers)]
+        names = [f"w{n + 1}" for n in range(self.names)]
+        names = [name for name in names if name not in self.removed]
+        for name in names:
+            self._start(name)
+        names += [self._fresh() for _ in range(workers - len(names))]
         self.local.wait_ready(names, SLOW)
 
     def point(self) -> str:
@@ -119,6 +128,7 @@ class Monkey:
             for action in due:
                 action()
             self._look()
+            self.meanwhile()
             if now >= until:
                 return
             time.sleep(0.05)
@@ -126,6 +136,20 @@ class Monkey:
     def look(self) -> None:
         """Restart whatever has ended, and note it."""
         self._pass(0)
+
+    def leave(self) -> None:
+        """Stop all workers cleanly, as soon as they are up; the next piece starts them again."""
+        until = time.monotonic() + SLOW
+        while self.local.starting() and time.monotonic() < until:
+            self._pass(0.5)
+        for name in sorted(self.local.workers):
+            self._clean(name)
+
+    def _clean(self, name: str, timeout: float = PATIENCE) -> None:
+        """Stop a worker; if it does not end cleanly, note it."""
+        code = self.local.stop(name, timeout)
+        if code != 0:
+            self.died.append(f"worker {name} was stopped and ended with {code}")
 
     def close(self) -> None:
         """Stop watching; call it after the workers have ended."""
@@ -166,8 +190,11 @@ class Monkey:
             told.mend()
 
     def _fresh(self) -> str:
-        self._names += 1
-        name = f"w{self._names}"
+        if self.removed:
+            name = self.removed.pop(0)
+        else:
+            self.names += 1
+            name = f"w{self.names}"
         self._start(name)
         return name
 
@@ -235,7 +262,9 @@ class Monkey:
         if len(running) < 2:
             self._fresh()
             return
-        self.local.stop(self.random.choice(running))
+        name = self.random.choice(running)
+        self.local.stop(name)
+        self.removed.append(name)
 
     def _broker(self) -> None:
         self.broker.kill()

@@ -27,6 +27,7 @@ DISK = 1 << 30  # bytes of each worker's RAM disk
 OUTAGE = (1.0, 120.0)  # seconds, log-uniform
 START = 45.0  # seconds for a worker to become ready
 KEPT = 8  # copies of tables
+KEPT_DISK = ".disk"  # ending of a folder that is being moved to or from a separate disk
 FLOOD = 24_000  # keys of a flood, about 10 MB for each aggregate shard
 HARSH = {
     "kill": 3, "wipe": 2, "pause": 2, "clock": 2, "add": 1, "remove": 1, "broker": 1, "outage": 1,
@@ -66,6 +67,10 @@ class Harsh(Monkey):
                 ["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True
             )
             self.local.prefix = lambda member: self._shifted(library, member)
+        for file in self.local.folder.glob("*.shift"):  # of a piece that was killed
+            file.unlink()
+        self._copies = sorted((self.local.folder / "copies").glob("*"), key=lambda c: int(c.name))
+        self._count = int(self._copies[-1].name) if self._copies else 0
         super().begin(workers)
 
     def settle(self) -> None:
@@ -73,6 +78,18 @@ class Harsh(Monkey):
         super().settle()
         for member in self._shifts:
             self._shift(member, 0)
+
+    def leave(self) -> None:
+        """Stop all workers; move their tables from the separate disks to this one."""
+        super().leave()
+        for place in self.mounts:
+            kept = place.with_name(f"{place.name}{KEPT_DISK}")
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(place, kept)
+            subprocess.run(["umount", "-l", place], check=True)
+            place.rmdir()
+            kept.rename(place)
+        self.mounts.clear()
 
     def close(self) -> None:
         """Unmount the disks, and stop watching."""
@@ -107,12 +124,21 @@ class Harsh(Monkey):
         return super()._victim()
 
     def _mount(self, place: Path) -> None:
-        """Mount a separate disk for a new worker."""
-        if place not in self.mounts:
-            place.mkdir(parents=True, exist_ok=True)
-            command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", place]
-            subprocess.run(command, check=True)
-            self.mounts.append(place)
+        """Mount a separate disk for a worker, with the tables that the last piece left."""
+        if place in self.mounts:
+            return
+        self.mounts.append(place)
+        place.mkdir(parents=True, exist_ok=True)
+        if place.is_mount():  # of a piece that was killed
+            return
+        kept = place.with_name(f"{place.name}{KEPT_DISK}")
+        if not kept.exists():
+            place.rename(kept)
+        place.mkdir(exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", place]
+        subprocess.run(command, check=True)
+        shutil.copytree(kept, place, dirs_exist_ok=True)
+        shutil.rmtree(kept)
 
     # -- clocks -------------------------------------------------------------------------------
 
@@ -238,7 +264,7 @@ class Harsh(Monkey):
         self._count += 1
         copy = self.local.folder / "copies" / str(self._count)
         shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("filler"))
-        if self._count > KEPT:
+        if len(self._copies) >= KEPT:
             shutil.rmtree(self._copies.pop(0))
         self._copies.append(copy)
 
@@ -269,9 +295,7 @@ class Harsh(Monkey):
         for name in sorted(set(self.local.workers) - self._stopped):
             if name not in self.local.workers or self._readiness(name) == self._before[name]:
                 continue  # it is gone, or not up yet
-            code = self.local.stop(name, 60)
-            if code != 0:
-                self.died.append(f"worker {name} was stopped and ended with {code}")
+            self._clean(name, 60)
             before = self._readiness(name)
             self._start(name)
             until = time.monotonic() + 20

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 from _cluster import Local
 from confluent_kafka.admin import (
     AdminClient,
@@ -20,6 +21,7 @@ SEGMENTS = {
     "segment.bytes": str(1 << 20), "segment.ms": "20000", "max.compaction.lag.ms": "20000",
     "delete.retention.ms": "60000", "file.delete.delay.ms": "1000",
 }  # fmt: skip
+FEW = 8  # fewer measurements have no quarters
 BROKER = {"log.cleaner.backoff.ms": "1000", "log.retention.check.interval.ms": "2000"}
 
 
@@ -53,6 +55,40 @@ def logs(data: Path, prefix: str) -> dict[str, int]:
 def folder(path: Path) -> int:
     """Bytes of all files below a folder."""
     return _size(path.rglob("*"))
+
+
+def tables(path: Path) -> int:
+    """Bytes of a worker's state folder, without what a fault has filled its disk with."""
+    return _size(file for file in path.rglob("*") if file.name != "filler")
+
+
+def growth(
+    seconds: Sequence[float], seen: Mapping[str, Sequence[float]]
+) -> dict[str, dict[str, float | None]]:
+    """How each figure has grown: slope per hour, and means of the second and the last quarter.
+
+    Args:
+        seconds: times of measurement, from the beginning on.
+        seen: each figure at these times.
+
+    Returns:
+        ``second``, ``last``, ``ratio`` and ``slope`` by figure; nothing after few measurements.
+    """
+    if len(seconds) < FEW:
+        return {}
+    at = np.array(seconds) / 3600
+    second = (at >= at[-1] / 4) & (at < at[-1] / 2)
+    last, late = at >= 3 * at[-1] / 4, at >= at[-1] / 4
+    found: dict[str, dict[str, float | None]] = {}
+    for name, values in seen.items():
+        figures = np.array(values)
+        before, after = float(figures[second].mean()), float(figures[last].mean())
+        found[name] = {
+            "second": round(before, 2), "last": round(after, 2),
+            "ratio": round(after / before, 3) if before else None,
+            "slope": round(float(np.polyfit(at[late], figures[late], 1)[0]), 2),
+        }  # fmt: skip
+    return found
 
 
 def _size(files: object) -> int:

@@ -132,26 +132,44 @@ def toml(seconds: float) -> str:
 
 
 class Load(threading.Thread, ABC):
-    """Events, bad records, aborted transactions and trigger requests until `end`."""
+    """Events, bad records, aborted transactions and trigger requests until `end`.
+
+    Args:
+        local: the deployment.
+        seed: of the random choices; each piece of a run needs another.
+        rate: records per second over all topics.
+        hours_per_second: speed of event time.
+        now: event time at the beginning, microseconds.
+        sent: records sent by earlier pieces.
+    """
 
     TOPICS: ClassVar[dict[str, int]]
 
-    def __init__(self, local: Local, seed: int, rate: int, hours_per_second: float) -> None:
+    def __init__(
+        self,
+        local: Local,
+        seed: int,
+        rate: int,
+        hours_per_second: float,
+        now: int = ORIGIN,
+        sent: int = 0,
+    ) -> None:
         super().__init__(name="load", daemon=True)
         self._local = local
         self._random = random.Random(seed)
+        self._seed = seed
         self._rate = rate
         self._speed = hours_per_second * HOUR
         self._requests = local.names.requests
         self._users = [u for u in (f"u{i}" for i in range(3000)) if home(u) < PARTITIONS - 1]
         self._ended = threading.Event()
-        self._began = time.monotonic()
-        self.sent = 0
+        self._began, self._first = time.monotonic(), now
+        self.sent = sent
 
     @property
     def now(self) -> int:
         """Event time of the visits."""
-        return ORIGIN + int((time.monotonic() - self._began) * self._speed)
+        return self._first + int((time.monotonic() - self._began) * self._speed)
 
     def run(self) -> None:
         """Continue through every outage; records lost by a failure were never in the log."""

@@ -287,8 +287,8 @@ class Six(Load):
         ("visits", "members", "trips", "reports", "arrivals"), PARTITIONS
     )
 
-    def __init__(self, local: Local, seed: int, rate: int, hours_per_second: float) -> None:
-        super().__init__(local, seed, rate, hours_per_second)
+    def __init__(self, local: Local, *pace: Any) -> None:
+        super().__init__(local, *pace)
         self._devices = Devices(local)
 
     def _some(self, producer: Producer, number: int) -> None:
@@ -334,13 +334,14 @@ class Six(Load):
         choose = self._random
         place = {"x": 2 * choose.betavariate(1, 6), "y": 2 * choose.betavariate(1, 6) - 1}
         fare = round(choose.expovariate(1 / 12), 2)
-        body = {"user": f"t{self.sent}", "t": self._time(), "at": place, "fare": fare}
+        body = {"user": f"t{self._seed}.{self.sent}", "t": self._time(), "at": place, "fare": fare}
         home_ = choose.randrange(PARTITIONS - 1)
         producer.produce("trips", self._value(body), partition=home_)
         self.sent += 1
 
     def _report(self, producer: Producer) -> None:
-        made = self._devices.report(f"d{self.sent}", self._time(), self._random.gammavariate(3, 12))
+        device, minutes = f"d{self._seed}.{self.sent}", self._random.gammavariate(3, 12)
+        made = self._devices.report(device, self._time(), minutes)
         if made is not None:
             value = made if self._random.random() > 0.01 else BAD
             for _ in range(1 + (self._random.random() < 0.1)):  # some are sent twice

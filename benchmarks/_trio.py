@@ -85,6 +85,11 @@ class Trio:
         for node in nodes or NODES:
             self.nodes[node].kill()
 
+    def stop(self, timeout: float = 60) -> None:
+        """Shut all nodes down, and kill those that take longer: the last ones lack a quorum."""
+        with self._lock, ThreadPoolExecutor(len(NODES)) as pool:
+            list(pool.map(lambda node: node.stop(timeout), self.nodes.values()))
+
     def __enter__(self) -> Self:
         return self.start()
 

@@ -107,8 +107,10 @@ def trimmed(run: Local) -> int:
     )
 
 
-def failed(found: dict[str, Any], harsh: bool) -> bool:
-    """Whether anything went wrong."""
+def failed(found: dict[str, Any], pause: bool, harsh: bool) -> bool:
+    """Whether anything went wrong; nothing is compared before a pause."""
+    if pause:
+        return bool(found["died"] or found["unwell"])
     bad = any(found[name] for name in WRONG)
     if harsh:
         outage, crashes, flood = found["outage"], found["loop"], found["floods"]

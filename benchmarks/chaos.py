@@ -16,9 +16,23 @@ late), a crash loop (retention deletes unused records: nothing may be charged un
 accepted), and the floods of floods.py against a worker with little memory (it survives, and
 releases go on).
 
+A long run may be cut into pieces, of which all but the last end with --pause:
+
+    python benchmarks/chaos.py --minutes 60 --keep FOLDER --pause
+    python benchmarks/chaos.py --minutes 60 --keep FOLDER --resume --pause
+    python benchmarks/chaos.py --minutes 60 --keep FOLDER --resume
+
+Each goes on from what the last one left in FOLDER, with the same options: configuration, keys,
+tables, the brokers' data, event time, the figures so far (piece.json). The last one judges all of
+them together; with --points 0 it judges only. A piece that was killed is resumed, too, from its
+last measurement, if the machine has not gone down meanwhile.
+
+Memory, open files, tables and topics are measured every half a minute; the result has their growth
+from the second to the last quarter of all pieces.
+
 It exits with 1 if anything was lost, doubled, differing, left out, stuck, unproved or charged
 wrongly, if the judge or the counts object, if a worker died or was restarted since it was not live
-(unwell), or if one of the harsh ends went wrong.
+(unwell), or if one of the harsh ends went wrong; after --pause, if a worker died or was unwell.
 """
 
 from __future__ import annotations
@@ -47,6 +61,7 @@ from _load import Load, Visits, toml
 from _loop import loop
 from _net import NETWORK, Cut
 from _outage import buffered
+from _pieces import Gauge, Past, begun, rotate
 from _six import Six
 from _six import toml as six_toml
 from _switch import Network, apart
@@ -109,33 +124,53 @@ def chaos(
     broker: Broker | Trio,
     report: Callable[[str], None] = lambda kind: None,
     plan: Plan = Plan(),  # noqa: B008
+    past: Past | None = None,
+    pause: bool = False,
 ) -> dict[str, Any]:
     """Run a deployment through faults, then compare it with its replay.
+
+    ``past`` is what earlier pieces of the run left; with ``pause``, workers and brokers are stopped
+    for the next piece, and nothing is compared.
 
     Returns the figures of the replay, the faults by kind, and workers that died unexpectedly.
     """
     kind: type[Load] = Six if plan.six else Visits
-    text = forgetting(six_toml(folder) if plan.six else toml(pace.seconds), folder)
+    past = past or Past()
+    text = configured(plan, pace, folder)
     with local(folder, broker.bootstrap, text, kind.TOPICS, replicas(broker)) as run:
+        seed, past.pieces = seed + past.pieces, past.pieces + 1
+        past.save(folder)
         monkey = made(plan, run, broker, seed, pace.gap)
+        past.give(monkey)
         try:
-            load = kind(run, seed, pace.rate, pace.speed)
+            load = kind(run, seed, pace.rate, pace.speed, past.now, past.sent)
             load.start()
             if isinstance(monkey, Harsh):
                 monkey.now = lambda: load.now
             monkey.begin(2)
-            until, points = time.monotonic() + 60 * pace.minutes, 0
-            while points < pace.points if not pace.minutes else time.monotonic() < until:
+            monkey.meanwhile = noting(past, run, broker, monkey, load)
+            until, points = time.monotonic() + 60 * pace.minutes, past.points + pace.points
+            while past.points < points if not pace.minutes else time.monotonic() < until:
                 report(monkey.point())
-                points += 1
+                past.points += 1
             report("settling")
             monkey.settle()
             load.end()
+            monkey.meanwhile = lambda: None
+            if pause:
+                monkey.leave()
+                broker.stop()
+                past.take(monkey, load)
+                past.save(folder)
+                return past.figures()
             run.trigger(now := load.now)
-            found = finish(run, monkey, now, plan.patience, report) | {"events": load.sent}
+            found = finish(run, monkey, now, plan.patience, report)
+            past.take(monkey, load)
+            past.judged = found
+            past.save(folder)
             if plan.harsh:
                 found["gone"] = gone(run, monkey.random)
-                monkey.counts["topic"] += 1
+                past.counts["topic"] = 1
         finally:
             run.close()
             monkey.close()
@@ -146,10 +181,30 @@ def chaos(
         with served(1, folder / "flooded") as other, cage(LIMIT_MB * MIB) as inside:
             kinds = [*FLOODS, RESTORE]
             found["floods"] = floods(folder / "floods", other.bootstrap, FEW, kinds, inside)
-    return {"points": points, **found, "faults": dict(monkey.counts),
-            "stopped": dict(monkey.stopped), "died": monkey.died,
-            "unwell": len(monkey.unwell), "complaints": monkey.unwell,
-            "effects": dict(monkey.effects) if isinstance(monkey, Harsh) else {}}  # fmt: skip
+    return past.figures() | found
+
+
+def configured(plan: Plan, pace: Pace, folder: Path) -> str:
+    """The configuration; that of the first piece, if there was one."""
+    there = folder / "hush.toml"
+    if there.exists():
+        return there.read_text()
+    return forgetting(six_toml(folder) if plan.six else toml(pace.seconds), folder)
+
+
+def noting(
+    past: Past, run: Local, broker: Broker | Trio, monkey: Monkey, load: Load
+) -> Callable[[], None]:
+    """Measure, and save how far the run has come each time, in case this piece is killed."""
+    nodes = broker.nodes.values() if isinstance(broker, Trio) else [broker]
+    gauge = Gauge(run, [node.data / "kafka" for node in nodes], past.samples)
+
+    def note() -> None:
+        if gauge.look():
+            past.take(monkey, load)
+            past.save(run.folder)
+
+    return note
 
 
 def made(plan: Plan, run: Local, broker: Broker | Trio, seed: int, gap: float) -> Monkey:
@@ -171,9 +226,11 @@ def replicas(broker: Broker | Trio) -> int:
     return 3 if isinstance(broker, Trio) else 1
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def arguments() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--points", type=int, default=None, help="faults (default 40)")
     parser.add_argument("--minutes", type=float, default=0, help="of faults, instead of a number")
     parser.add_argument("--rate", type=int, default=600, help="records per second")
@@ -195,15 +252,29 @@ def main() -> None:
     parser.add_argument("--network", action="store_true",
                         help="cuts, loss and delay between three brokers; needs root")  # fmt: skip
     parser.add_argument("--keep", type=Path, help="keep state, logs and the broker's data here")
+    parser.add_argument("--pause", action="store_true",
+                        help="stop without judging; --resume goes on")  # fmt: skip
+    parser.add_argument("--resume", action="store_true",
+                        help="go on from what the last piece left in --keep")  # fmt: skip
     parser.add_argument("--json", action="store_true")
+    return parser
+
+
+def main() -> None:
+    """Run as the command line says."""
+    parser = arguments()
     options = parser.parse_args()
-    points = options.points or (3 if options.quick else 40)
+    past = begun(parser, options)
+    few = 3 if options.quick else 40
+    points = few if options.points is None else options.points
     pace = Pace(points, options.minutes, options.rate, options.speed, options.gap)
     plan = Plan(options.six, options.harsh, options.longest, options.network, options.patience)
     if plan.network and options.brokers != 3:
         parser.error("--network needs --brokers 3")
     if plan.network:
         apart()
+    if options.resume:
+        rotate(options.keep)
     console = Console(stderr=True)
     with (
         tempfile.TemporaryDirectory(prefix="hush-chaos-") as folder,
@@ -211,6 +282,7 @@ def main() -> None:
         served(options.brokers, options.keep or Path(folder), network) as broker,
         Progress(console=console, disable=not console.is_terminal) as bar,
     ):
+        keep = options.keep or Path(folder)
         task = bar.add_task("faults", total=pace.seconds / pace.gap + 1)
 
         def report(kind: str) -> None:
@@ -218,12 +290,12 @@ def main() -> None:
             if not console.is_terminal:
                 console.print(time.strftime("%H:%M:%S"), kind)
 
-        found = chaos(pace, options.seed, options.keep or Path(folder), broker, report, plan)
+        found = chaos(pace, options.seed, keep, broker, report, plan, past, options.pause)
     if options.json:
         print(json.dumps(found))
     else:
         show(found)
-    sys.exit(1 if failed(found, options.harsh) else 0)
+    sys.exit(1 if failed(found, options.pause, options.harsh) else 0)
 
 
 def served(brokers: int, folder: Path, network: Network | None = None) -> Broker | Trio:
@@ -237,6 +309,10 @@ def show(found: dict[str, Any]) -> None:
     """Print the result for people."""
     table = Table("", "", title="after the faults", show_header=False)
     for name, value in found.items():
+        if name == "growth":
+            value = {
+                kind: f"{one['second']:,.1f} → {one['last']:,.1f}" for kind, one in value.items()
+            }
         if isinstance(value, dict):
             value = ", ".join(f"{kind} {n}" for kind, n in sorted(value.items()))
         if not isinstance(value, list):

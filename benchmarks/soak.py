@@ -33,10 +33,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 from _cluster import Local, local
-from _growth import BROKER, SEGMENTS, folder, logs, resize
+from _growth import BROKER, SEGMENTS, folder, growth, logs, resize
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from hushstream.deploy.broker import Broker
 from rich.console import Console
@@ -239,19 +238,9 @@ RAWS = ("soak-visits", "soak-orders")
 
 def judged(samples: list[Sample]) -> dict[str, Any]:
     """Slope per hour, ratio, and means of the second and the last quarter, for each figure."""
-    at = np.array([s.at for s in samples]) / 3600
-    second = (at >= at[-1] / 4) & (at < at[-1] / 2)
-    last, late = at >= 3 * at[-1] / 4, at >= at[-1] / 4
-    found: dict[str, Any] = {}
-    for name in [f.name for f in fields(Sample) if f.name != "at"]:
-        seen = np.array([getattr(s, name) for s in samples])
-        before, after = float(seen[second].mean()), float(seen[last].mean())
-        found[name] = {
-            "second": round(before, 2), "last": round(after, 2),
-            "ratio": round(after / before, 3) if before else None,
-            "slope": round(float(np.polyfit(at[late], seen[late], 1)[0]), 2),
-        }  # fmt: skip
-    return found
+    names = [f.name for f in fields(Sample) if f.name != "at"]
+    seen = {name: [getattr(s, name) for s in samples] for name in names}
+    return growth([s.at for s in samples], seen)
 
 
 def flat(found: dict[str, Any], names: tuple[str, ...]) -> bool:

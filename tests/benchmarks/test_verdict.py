@@ -30,7 +30,8 @@ def figures() -> dict[str, Any]:
 
 
 def test_a_run_without_any_is_a_success():
-    assert not failed(figures(), harsh=True)
+    assert not failed(figures(), pause=False, harsh=True)
+    assert not failed({"died": [], "unwell": 0}, pause=True, harsh=True)
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,17 @@ def test_a_run_without_any_is_a_success():
     [*((name, 1) for name in NAMES), ("died", ["w1"]), ("unproved", "p"), ("left_out", ["p"])],
 )
 def test_each_wrong_figure_makes_it_fail(name, value):
-    assert failed(figures() | {name: value}, harsh=False)
+    assert failed(figures() | {name: value}, pause=False, harsh=False)
 
 
 @pytest.mark.parametrize(("part", "name"), ENDS)
 def test_so_does_each_harsh_end(part, name):
     found = figures()
     found[part][name] = 1
-    assert failed(found, harsh=True)
-    assert not failed(found, harsh=False)
+    assert failed(found, pause=False, harsh=True)
+    assert not failed(found, pause=False, harsh=False)
+
+
+@pytest.mark.parametrize("wrong", [{"died": ["w1"]}, {"unwell": 1}])
+def test_before_a_pause_only_workers_can_have_failed(wrong):
+    assert failed({"died": [], "unwell": 0} | wrong, pause=True, harsh=True)
