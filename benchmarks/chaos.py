@@ -142,8 +142,8 @@ def chaos(
         past.save(folder)
         monkey = made(plan, run, broker, seed, pace.gap)
         past.give(monkey)
+        load = kind(run, seed, pace.rate, pace.speed, past.now, past.sent)
         try:
-            load = kind(run, seed, pace.rate, pace.speed, past.now, past.sent)
             load.start()
             if isinstance(monkey, Harsh):
                 monkey.now = lambda: load.now
@@ -161,17 +161,16 @@ def chaos(
                 monkey.leave()
                 broker.stop()
                 past.take(monkey, load)
-                past.save(folder)
                 return past.figures()
             run.trigger(now := load.now)
-            found = finish(run, monkey, now, plan.patience, report)
-            past.take(monkey, load)
-            past.judged = found
+            found = past.judged = finish(run, monkey, now, plan.patience, report)
             past.save(folder)
             if plan.harsh:
                 found["gone"] = gone(run, monkey.random)
-                past.counts["topic"] = 1
-        finally:
+                monkey.counts["topic"] += 1
+        finally:  # a judgement that failed can be repeated, with all figures
+            past.take(monkey, load)
+            past.save(folder)
             run.close()
             monkey.close()
     if plan.harsh:

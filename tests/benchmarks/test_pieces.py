@@ -328,6 +328,11 @@ def test_two_pieces_are_one_run(tmp_path, monkeypatch, local, monkeys):
         run.workers.clear()
         return {"lost": 0}
 
+    def broken(run: Any, monkey: Monkey, *_: Any) -> None:
+        run.workers.clear()
+        monkey.unwell.append("worker w1")
+        raise OSError("judge")
+
     for name, other in {"local": serving, "made": made, "finish": judged, "Visits": Sent}.items():
         monkeypatch.setattr(chaos, name, other)
     monkeypatch.setattr(chaos, "Gauge", lambda *_: SimpleNamespace(look=lambda: True))
@@ -341,10 +346,15 @@ def test_two_pieces_are_one_run(tmp_path, monkeypatch, local, monkeys):
     keys = (tmp_path / "auditor.key").read_bytes()
     past = Past.read(tmp_path)
     assert past.now > ORIGIN and past.sent == 100 and past.workers == 2
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="judge"):
+        patch.setattr(chaos, "finish", broken)
+        chaos.chaos(pace, 5, tmp_path, broker, past=past)  # type: ignore[arg-type]
+    past, pace = Past.read(tmp_path), pace._replace(points=0)
     found = chaos.chaos(pace, 5, tmp_path, broker, past=past)  # type: ignore[arg-type]
-    assert (found["points"], found["pieces"], found["events"]) == (6, 2, 200)
+    assert (found["points"], found["pieces"], found["events"]) == (6, 3, 300)
+    assert (found["unwell"], found["complaints"]) == (1, ["worker w1"])
     assert (found["lost"], found["faults"], broker.stopped) == (0, {"nothing": 6}, 1)
-    assert seeds == [5, 6] and loads[0][1] == 5 and loads[1][1] == 6
+    assert seeds == [5, 6, 7] and loads[0][1] == 5 and loads[1][1] == 6
     assert loads[0][4:] == (ORIGIN, 0) and loads[1][4] > ORIGIN and loads[1][5] == 100
     assert (tmp_path / "hush.toml").read_text() == text
     assert (tmp_path / "auditor.key").read_bytes() == keys

@@ -7,6 +7,7 @@ tell the order in which records of one unit from several raw partitions arrived.
 import hashlib
 import json
 import secrets
+import time
 import tomllib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from . import ratchet
@@ -56,6 +57,19 @@ class Judgement(NamedTuple):
     objections: list[str]
 
 
+def _begin(client: Any, place: TopicPartition) -> int:
+    """First offset of a partition; a change of its leader is waited for."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return int(client.get_watermark_offsets(place, PATIENCE)[0])
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > until:
+                raise
+            time.sleep(0.5)
+
+
 def read_topic(bootstrap: str, topic: str) -> list[list[Record]]:
     """Every committed record of each partition of a topic."""
     client = Consumer(
@@ -71,7 +85,7 @@ def read_topic(bootstrap: str, topic: str) -> list[list[Record]]:
     try:
         number = len(client.list_topics(topic, PATIENCE).topics[topic].partitions)
         places = [TopicPartition(topic, n) for n in range(number)]
-        begins = [client.get_watermark_offsets(place, PATIENCE)[0] for place in places]
+        begins = [_begin(client, place) for place in places]
         client.assign([TopicPartition(topic, n, begin) for n, begin in enumerate(begins)])
         found: list[list[Record]] = [[] for _ in places]
         unread = set(range(number))
