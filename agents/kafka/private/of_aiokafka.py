@@ -36,8 +36,9 @@ NEEDED: Needed = (
     (
         Fetcher,
         (
-            "_closed", "_create_fetch_waiter", "_fetch_max_wait_ms", "_fetcher_timeout",
-            "_notify", "_records", "_subscriptions", "_wait_consume_future",
+            "_closed", "_create_fetch_waiter", "_fetch_max_wait_ms", "_fetch_task",
+            "_fetcher_timeout", "_notify", "_records", "_set_error", "_subscriptions",
+            "_wait_consume_future",
         ),
     ),
     (FetchResult, ("_assignment", "_partition_records", "_update_position")),
@@ -57,8 +58,9 @@ check("aiokafka", NEEDED)
 
 
 def closed(consumer: Any) -> bool:
-    """Whether a consumer or its fetcher is closed."""
-    return bool(consumer._closed or consumer._fetcher._closed)
+    """Whether a consumer or its fetcher is closed, or the fetcher's routine has failed."""
+    fetcher = consumer._fetcher
+    return bool(consumer._closed or fetcher._closed or fetcher._fetch_task.done())
 
 
 class PatientFetcher(Fetcher):
@@ -68,6 +70,10 @@ class PatientFetcher(Fetcher):
     ten times and still gets each record as early. A request in flight delays only partitions that
     it leaves out, which are those with fetched records that wait to be taken. So the time is short
     while there are any, and for a while after.
+
+    Where a leader moves, two requests for a partition's first position may be in flight. If both
+    find none, the library's fetcher fails at the second error, and nothing is fetched any more;
+    here the first error stands.
     """
 
     _stirred = 0.0
@@ -85,6 +91,10 @@ class PatientFetcher(Fetcher):
     def _fetch_max_wait_ms(self, value: int) -> None:
         self._stirred = time.monotonic()
         self._short_ms = value
+
+    def _set_error(self, tp: TopicPartition, error: Exception) -> None:
+        if tp not in self._records:
+            super()._set_error(tp, error)
 
 
 def wait_patiently(consumer: Any, longest_ms: int = LONG_MS) -> None:

@@ -14,7 +14,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import NoOffsetForPartitionError
 from aiokafka.protocol.group import LeaveGroupRequest
 from faust.assignor import partition_assignor
 from faust.assignor.client_assignment import ClientMetadata, CopartitionedAssignment
@@ -125,6 +127,39 @@ def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_somethin
     of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=steady), of_aiokafka.FIXED_MS)
     now[0] += of_aiokafka.QUIET_SECONDS + 1
     assert steady._fetch_max_wait_ms == of_aiokafka.FIXED_MS
+
+
+def test_a_second_error_of_a_partition_does_not_end_fetching() -> None:
+    """Both requests for its position find none; the library's fetcher fails at the second."""
+    fetcher, tp = object.__new__(of_aiokafka.Fetcher), TopicPartition("t", 0)
+    vars(fetcher).update(_fetch_max_wait_ms=100, _records={}, _prefetch_backoff=0.1)
+    first, second = (NoOffsetForPartitionError(tp) for _ in range(2))
+    fetcher._set_error(tp, first)
+    with pytest.raises(AssertionError):
+        fetcher._set_error(tp, second)
+    of_aiokafka.wait_patiently(SimpleNamespace(_fetcher=fetcher))
+    fetcher._set_error(tp, second)
+    with pytest.raises(NoOffsetForPartitionError) as raised:
+        fetcher._records[tp].check_raise()
+    assert raised.value is first
+
+
+def test_a_consumer_whose_fetching_has_failed_counts_as_closed() -> None:
+    async def failing() -> None:
+        raise AssertionError("as the library does")
+
+    async def run() -> None:
+        working = asyncio.ensure_future(asyncio.Event().wait())
+        failed = asyncio.ensure_future(failing())
+        await asyncio.wait([failed])
+        for task, expected in ((working, False), (failed, True)):
+            fetcher = SimpleNamespace(_closed=False, _fetch_task=task)
+            consumer = SimpleNamespace(_closed=False, _fetcher=fetcher)
+            assert of_aiokafka.closed(consumer) is expected
+        failed.exception()
+        working.cancel()
+
+    asyncio.run(run())
 
 
 def test_a_named_member_leaves_its_group_by_its_own_id() -> None:
