@@ -9,6 +9,7 @@ matches exactly what was taken.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,6 +33,7 @@ from .patience import ROLE, aio_refusal, asked_to_end, through_outages
 from .private import of_aiokafka, of_faust, of_faust_assignor
 from .progress import Progress
 
+logger = logging.getLogger(__name__)
 ALIAS = "hush"
 MAX_RECORDS = 20_000  # of one interval
 POLL_SECONDS = 0.1
@@ -256,12 +258,22 @@ class Consumer(of_faust.HookedConsumer):
         return "" if self.thread is None else of_aiokafka.member_id(self.thread.client)
 
     def group_error(self) -> EngineError | None:
-        """Make the error if the group has rejected this member; otherwise None."""
-        error = None if self.thread is None else of_aiokafka.group_failure(self.thread.client)
-        if error is None:
+        """Make the error if the group has rejected this member; otherwise None.
+
+        After any other error of its coordinator, the member joins again.
+        """
+        if self.thread is None:
             return None
-        refused = aio_refusal(error, ROLE)
-        return refused or EngineError(f"the consumer group refused this worker: {error!r}")
+        client = self.thread.client
+        if (error := of_aiokafka.group_failure(client)) is not None:
+            refused = aio_refusal(error, ROLE)
+            return refused or EngineError(f"the consumer group refused this worker: {error!r}")
+        if (error := of_aiokafka.group_error(client)) is None:
+            return None
+        if (refused := aio_refusal(error, ROLE)) is None:
+            logger.warning("joining the group again, after an error of its coordinator: %s", error)
+            self.thread.thread_loop.call_soon_threadsafe(of_aiokafka.join_again, client)
+        return refused
 
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Check nothing (``now`` in seconds): an idle shard is no error."""

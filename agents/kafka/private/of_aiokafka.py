@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -13,6 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher as fetching
 from aiokafka.consumer.fetcher import Fetcher, FetchResult, PartitionRecords
 from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.admin import DescribeGroupsRequest_v3, DescribeGroupsResponse_v3
 from aiokafka.protocol.api import Request
@@ -43,7 +45,13 @@ NEEDED: Needed = (
     ),
     (FetchResult, ("_assignment", "_partition_records", "_update_position")),
     (PartitionRecords, ("_consumer_record", "_records")),
-    (GroupCoordinator, ("_coordination_task", "_group_instance_id", "close", "member_id")),
+    (
+        GroupCoordinator,
+        (
+            "_coordination_task", "_group_instance_id", "_pending_exception", "check_errors",
+            "close", "member_id",
+        ),
+    ),
     (
         BatchBuilder,
         ("_build", "_buffer", "_builder", "_closed", "_relative_offset", "_set_producer_state"),
@@ -283,6 +291,19 @@ def group_failure(consumer: Any) -> BaseException | None:
         return EngineError("its group task was cancelled")
     error: BaseException | None = task.exception()
     return error or EngineError("its group task ended")
+
+
+def group_error(consumer: Any) -> BaseException | None:
+    """Find the error that the group's coordinator reported; joining waits until it is taken."""
+    coordinator = getattr(consumer, "_coordinator", None)
+    error: BaseException | None = getattr(coordinator, "_pending_exception", None)
+    return error
+
+
+def join_again(consumer: Any) -> None:
+    """Take that error, so that the member goes on joining; runs in the consumer's thread."""
+    with suppress(KafkaError):
+        consumer._coordinator.check_errors()
 
 
 # -- batches ---------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from typing import Any
 
 import hushstream.agents.kafka.transport as transport
 import pytest
-from aiokafka.errors import IllegalStateError
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import GroupAuthorizationFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
@@ -29,7 +30,7 @@ from hushstream.agents.kafka.private.of_faust import FailingApp
 from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.kafka.transport import credentials, register
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, RightError
 from hushstream.topics.config.model import Kafka
 
 from ..worker.bench import visible
@@ -260,6 +261,37 @@ def test_a_group_that_refuses_a_worker_is_heard():
         cancelled = str(said(await ended(asyncio.CancelledError())))
         assert "its group task was cancelled" in cancelled
         assert "no such session" in str(said(await ended(ValueError("no such session"))))
+
+    asyncio.run(run())
+
+
+def test_a_member_joins_again_after_an_error_of_its_coordinator(caplog):
+    """The library's routine waits until the error is taken, which only its own reads do."""
+
+    async def run() -> None:
+        coordinator: Any = GroupCoordinator.__new__(GroupCoordinator)
+        loop = asyncio.get_running_loop()
+        going = asyncio.ensure_future(asyncio.Event().wait())
+        vars(coordinator).update(
+            _coordination_task=going, _closing=loop.create_future(), _pending_exception=None,
+            _error_consumed_fut=None, _subscription=SimpleNamespace(abort_waiters=lambda _: None),
+        )  # fmt: skip
+        made = transport.Consumer.__new__(transport.Consumer)
+        client = SimpleNamespace(_coordinator=coordinator)
+        made._thread = SimpleNamespace(client=client, thread_loop=loop)
+        assert made.group_error() is None
+        waiting = asyncio.ensure_future(coordinator._push_error_to_user(KafkaError("SyncGroup")))
+        await asyncio.sleep(0)
+        assert made.group_error() is None
+        await asyncio.wait_for(waiting, 5)
+        assert made.group_error() is None and "SyncGroup" in caplog.text
+        denied = GroupAuthorizationFailedError("g")
+        waiting = asyncio.ensure_future(coordinator._push_error_to_user(denied))
+        await asyncio.sleep(0)
+        refused = made.group_error()
+        assert isinstance(refused, RightError) and not waiting.done()
+        waiting.cancel()
+        going.cancel()
 
     asyncio.run(run())
 
