@@ -239,17 +239,16 @@ class Faults:
             shards = {} if machine.worker is None else machine.worker.shards
             for tp, shard in shards.items():
                 if tp.topic == "events":
-                    below = shard.applied
-                    if self.rewound:
-                        below = min(below, self._committed(tp.partition))
+                    below = min(shard.applied, self._committed(tp.partition))
                     self._world.broker.trim((tp.topic, tp.partition), below)
 
     def _committed(self, partition: int) -> int:
-        """The offset before which raw records were applied, as a rewound cluster knows it.
+        """The offset before which raw records were applied, as readers know it.
 
-        A worker may know a higher one, from a history that is gone. The cluster now has other
-        records at these offsets, and no worker has read them. To delete them would be a loss, not
-        retention.
+        A worker may know a higher one: of a step whose commit was answered while its marker is on
+        its way, which takes less time than any retention, or from a history that a rewind took
+        away. Then the cluster has other records at these offsets, which no worker has read. To
+        delete them would be a loss, not retention.
         """
         changelog = self._world.broker.logs[self._changelog, partition]
         rows = changelog.read(changelog.start, 1 << 30)[0]
