@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +40,10 @@ class Keys:
     @classmethod
     def of(cls, strings: Iterable[bytes]) -> Keys:
         """Keys from any iterable of byte strings, in its order."""
-        listed = list(strings)
+        listed = strings if isinstance(strings, list) else list(strings)
         offsets = np.zeros(len(listed) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, listed), np.int64, len(listed)), out=offsets[1:])
-        return cls(np.frombuffer(b"".join(listed), np.uint8), offsets)
+        return cls(np.frombuffer(bytearray().join(listed), np.uint8), offsets)
 
     @classmethod
     def fixed(cls, matrix: Bytes) -> Keys:
@@ -115,8 +115,10 @@ class Keys:
         ends = self.offsets.tolist()
         return [blob[a:b] for a, b in itertools.pairwise(ends)]
 
-    def take(self, rows: NDArray[np.generic]) -> Keys:
-        """The keys at ``rows`` (any order, repeats allowed)."""
+    def take(self, rows: NDArray[Any]) -> Keys:
+        """The keys at ``rows`` (any order, repeats allowed); a span shares their bytes."""
+        if _consecutive(rows) and rows[0] >= 0 and rows[-1] < len(self):
+            return self._span(int(rows[0]), int(rows[-1]) + 1)
         starts = self.offsets[:-1][rows]
         widths = self.offsets[1:][rows] - starts
         offsets = np.zeros(len(widths) + 1, np.int64)
@@ -139,6 +141,8 @@ class Keys:
 
     def _span(self, begin: int, end: int) -> Keys:
         """The keys in [begin, end), without a copy of their bytes."""
+        if begin == 0 and end == len(self) and self.offsets[0] == 0:
+            return self
         offsets = self.offsets[begin : end + 1]
         return Keys(self.data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
@@ -192,6 +196,13 @@ class Keys:
         codes, inverse = np.unique(padded.view(">u8").reshape(-1), return_inverse=True)
         matrix = codes.astype(">u8").view(np.uint8).reshape(len(codes), 8)[:, 8 - width :]
         return Keys.fixed(matrix), inverse.astype(np.intp)
+
+
+def _consecutive(rows: NDArray[Any]) -> bool:
+    """Whether ``rows`` lists every row from its first to its last."""
+    if rows.dtype == np.bool_ or len(rows) == 0 or int(rows[-1]) - int(rows[0]) != len(rows) - 1:
+        return False
+    return bool((np.diff(rows) == 1).all())
 
 
 def gather(data: Bytes, begins: NDArray[np.int64], offsets: NDArray[np.int64]) -> Bytes:

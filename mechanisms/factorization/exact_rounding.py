@@ -64,6 +64,7 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
         raise ContractError(f"{z.shape[1]} noise coordinates do not reach the last trigger")
     out = np.empty((len(z), len(triggers)), np.int64)
     simple, dense = _split(factor, triggers, z)
+    rest = dense if simple else slice(None)  # a slice, where it can be one, is copied faster
     short = {column: row for column, row in simple.items() if len(row[0]) <= _SHORT}
     long = {column: row for column, row in simple.items() if len(row[0]) > _SHORT}
     for column, (numerators, denominator) in short.items():
@@ -72,10 +73,11 @@ def floors(factor: Factorization, triggers: I64, z: I64, steps: int = 1) -> I64:
     rows = _block(z.shape[1] * len(triggers))
     for begin in range(0, len(z), rows):
         block = z[begin : begin + rows]
-        out[begin : begin + rows, dense] = _dense(factor, triggers[dense], block, steps)
-        out[begin : begin + rows, list(long)] = _rational(
-            list(long.values()), block, (1 << factor.bits) // steps
-        )
+        out[begin : begin + rows, rest] = _dense(factor, triggers[rest], block, steps)
+        if long:
+            out[begin : begin + rows, list(long)] = _rational(
+                list(long.values()), block, (1 << factor.bits) // steps
+            )
     return out
 
 
@@ -114,20 +116,28 @@ def _dense(factor: Factorization, triggers: I64, z: I64, steps: int) -> I64:
     noise, scale = z[:, :width].astype(np.float64), steps * 2.0**-factor.bits
     value = (noise @ factor.rows(triggers)[:, :width].T) * scale
     bound = _bounds(factor, triggers, noise) * scale
-    if not (np.abs(z).max() < _EXACT and np.abs(value).max() < _EXACT / 4):
+    if not (_size(z) < _EXACT and _size(value) < _EXACT / 4):
         raise ContractError("noise is too large for exact doubles")
-    out: I64 = np.floor(value).astype(np.int64)
-    for row, column in np.argwhere(np.abs(value - np.rint(value)) <= bound):
-        out[row, column] = _certain(factor, int(triggers[column]), z[row].tolist(), steps)
+    whole = np.floor(value)
+    out: I64 = whole.astype(np.int64)
+    value -= whole  # rounded, if at all, to no other side of a bound
+    near = (value <= bound) | (value >= 1 - bound)
+    if near.any():
+        for row, column in np.argwhere(near):
+            out[row, column] = _certain(factor, int(triggers[column]), z[row].tolist(), steps)
     return out
 
 
+def _size(numbers: I64 | F64) -> float:
+    return max(float(numbers.max()), -float(numbers.min()))
+
+
 def _bounds(factor: Factorization, triggers: I64, noise: F64) -> F64:
-    """(r, k) bounds of the error of the products, in grid units."""
+    """(k,) bounds of the error of the products, in grid units, for the largest row of noise."""
     at = triggers - 1
     terms = factor.slack[at] + (factor.width[at] + 4) * 2.0**-53 * factor.row_norms[at]
-    sizes: F64 = np.sqrt(np.einsum("ij,ij->i", noise, noise)) * 1.001
-    return sizes[:, None] * terms
+    largest = np.einsum("ij,ij->i", noise, noise).max()
+    return np.asarray(np.sqrt(largest) * 1.001 * terms)
 
 
 def _certain(factor: Factorization, trigger: int, z: list[int], steps: int) -> int:

@@ -122,19 +122,24 @@ class Process:
         factor = self._reaching(int(triggers[-1]))
         index = np.arange(factor.width[triggers[-1] - 1])
         begun = self._first(factor) if first is None else first
-        for rows in self.chunks(np.arange(len(keys)), len(index)):
+        step = self._step(len(index))
+        for rows in (slice(begin, begin + step) for begin in range(0, len(keys), step)):
             each = begun[: len(index)] if begun.ndim == 1 else begun[rows]
-            z = noise.gauss(self.purpose, keys.take(rows), index, self.variance, each)
+            z = noise.gauss(self.purpose, keys[rows], index, self.variance, each)
             if since is not None:
                 z[index < _known(factor, since[rows])[:, None]] = 0
             out[rows] = grid.floors(factor, triggers, z, STEPS)
         return out
 
-    def chunks(self, rows: NDArray[np.intp], width: int = 0) -> Iterator[NDArray[np.intp]]:
+    def chunks(self, rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
         """``rows`` in pieces whose noise fits into memory."""
-        step = max(1, _CHUNK // (width or self.factor.noises))
+        step = self._step(self.factor.noises)
         for begin in range(0, len(rows), step):
             yield rows[begin : begin + step]
+
+    @staticmethod
+    def _step(width: int) -> int:
+        return max(1, _CHUNK // width)
 
     def variance_at(self, t: int, since: I64) -> F64:
         """(r,) variance of the noise that `at` draws, in squared records."""

@@ -41,6 +41,9 @@ class Prf:
             return self._chain(_message(keys.packed().reshape(len(keys), width), width))
         lengths = np.diff(keys.offsets)
         blocks = _block_count(lengths)
+        if len(keys) and (blocks == blocks[0]).all():
+            padded = _padded(keys, int(blocks[0]) * _BLOCK - _LENGTH)
+            return self._chain(_message(padded, lengths[:, None]))
         states = np.empty((len(keys), 2), _WORD)
         for count in np.unique(blocks).tolist():
             rows = np.flatnonzero(blocks == count)

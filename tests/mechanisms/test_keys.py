@@ -77,6 +77,21 @@ def test_take_and_index_are_those_of_a_list(listed, data):
     assert keys[a:b].tolist() == listed[a:b]
 
 
+@given(LISTS, st.data())
+def test_rows_that_follow_each_other_are_taken_without_a_copy(listed, data):
+    keys = Keys.of([b"before", *listed, b"after"])
+    cut = Keys(keys.data, keys.offsets[1:])  # its bytes do not begin with its first key
+    begin = data.draw(st.integers(0, len(listed)))
+    end = data.draw(st.integers(begin, len(listed)))
+    taken = cut.take(np.arange(begin, end + 1))
+    assert taken.tolist() == [*listed, b"after"][begin : end + 1]
+    assert taken.offsets[0] == 0 and taken.offsets[-1] == len(taken.data)
+    assert np.shares_memory(taken.data, keys.data) or not len(taken.data)
+    assert keys.take(np.arange(len(keys))) is keys
+    with pytest.raises(IndexError):
+        cut.take(np.arange(begin, len(listed) + 2))
+
+
 @given(st.lists(LISTS, max_size=4))
 def test_concat_is_that_of_lists(columns):
     assert concat(map(Keys.of, columns)).tolist() == [k for c in columns for k in c]
