@@ -120,7 +120,7 @@ class Step:
     @property
     def size(self) -> int:
         """Approximate bytes of its records and rows."""
-        rows = sum(len(key) + len(value or b"") for key, value in self.rows.items())
+        rows = sum(map(len, self.rows)) + sum(map(len, filter(None, self.rows.values())))
         return rows + sum(len(out.value or b"") for out in self.out) + UNIT_BYTES * len(self.units)
 
 

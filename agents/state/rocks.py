@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,8 @@ class RocksStore:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Read the rows of ``keys``, in their order; None where a row is missing."""
+        if not self._recent and not _of_units(keys):
+            return self._read(keys)
         recent = self._recent.get
         found: list[Any] = [recent(key, _ASK) for key in keys]
         asked = [place for place, row in enumerate(found) if row is _ASK]
@@ -130,9 +132,10 @@ class RocksStore:
 
     def _read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = []
+        listed = keys if isinstance(keys, list) else list(keys)
         with explained(self.path, "read"):
-            for begun in range(0, len(keys), READ):
-                found += self._db.get(list(keys[begun : begun + READ]))
+            for begun in range(0, len(listed), READ):
+                found += self._db.get(listed[begun : begun + READ])
         return found
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -177,7 +180,7 @@ class RocksStore:
     def write(self, changes: Mapping[bytes, bytes | None], units: RowColumns = NO_ROWS) -> None:
         """Apply a batch of changes atomically, ``units`` first; None deletes a row."""
         # Each row is held in only one of the two places, or an old value could hide a newer one.
-        named = [key for key in changes if of_unit(key)]
+        named = _of_units(changes)
         single = {key: changes[key] for key in named}
         columns = [one for one in (units, RowColumns.of(single)) if len(one.keys)]
         for one in columns:
@@ -189,8 +192,12 @@ class RocksStore:
         if self._intake is not None:
             self._told |= {key: others[key] for key in PROGRESS if key in others}
             others = {key: row for key, row in others.items() if key not in PROGRESS}
-        self._held.update(others)
-        self._recent.update(others)
+        if self._held:
+            self._held.update(others)
+        else:
+            self._held = Changes(others)  # a copy of a dictionary costs a fraction of an update
+        if self._hold:
+            self._recent.update(others)
         if len(self._held) > self._hold or self._units.full:
             self.flush()
 
@@ -340,6 +347,11 @@ class RocksStore:
         if self._hold and self._open:
             self._room.leave()
         self._open = False
+
+
+def _of_units(keys: Collection[bytes]) -> list[bytes]:
+    """The keys of rows of units; their width alone rules out most others, without a call each."""
+    return [key for key in keys if of_unit(key)] if UNIT_WIDTH in map(len, keys) else []
 
 
 def _options(cache: Cache | None, write_buffer_bytes: int) -> Options:

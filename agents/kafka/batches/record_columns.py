@@ -27,13 +27,13 @@ class RecordColumns:
     def of(cls, rows: Mapping[bytes, bytes | None]) -> RecordColumns:
         """Make columns from rows, in order."""
         values = list(rows.values())
-        gone = np.fromiter((value is None for value in values), np.bool_, len(values))
-        keys, texts = Keys.of(rows), Keys.of(value or b"" for value in values)
-        # Copy, since a compiled loop would be compiled again for read-only bytes.
-        return cls(concat([keys]), concat([texts]), gone)
+        gone = np.fromiter([value is None for value in values], np.bool_, len(values))
+        return cls(Keys.of(rows), Keys.of([value or b"" for value in values]), gone)
 
     def then(self, other: RecordColumns) -> RecordColumns:
         """Append other records."""
+        if len(self.gone) == 0:
+            return other
         return RecordColumns(
             concat([self.keys, other.keys]),
             concat([self.values, other.values]),

@@ -14,12 +14,13 @@ from ....mechanisms.noise import KeyedNoise, Nonces, derive
 from ....topics.names import Names
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
+from ...state.layout import rows_of
 from ...state.store import Changes, KeyLimit, StateReader
 from ..feedback import changed_statuses
 from ..step import Step
 from .chain import hop_of
 from .first_sightings import of_keys, sighted
-from .key_rows import DueKeys, KeyRows, due_entries, due_keys, united
+from .key_rows import DueKeys, KeyRows, due_entries, due_keys, named, united
 from .nonces import renewals
 from .partial_sums import PartialSums
 
@@ -151,9 +152,10 @@ class Computation:
         """
         step.rows.update(chosen.known or {})
         carries = self._traits.carries
-        rows = self._rows.load(
-            reader, trigger.window - carries, chosen.keys, first=trigger.index == 1 and not carries
-        )
+        # Made once, as one object for each key costs more than all of its numbers.
+        before = trigger.window - carries
+        names, first = named(before, chosen.keys), trigger.index == 1 and not carries
+        rows = self._rows.load(reader, before, chosen.keys, first, names)
         rows, seeded = self._due.seeded(trigger, rows)
         self._rows.store(trigger.window, seeded, step)
         if not _renewed(trigger, nonces):  # otherwise every row is predicted anew, due or not
@@ -161,17 +163,19 @@ class Computation:
         hop = hop_of(reader, self._pipeline, trigger, step.rows) if carries else FIRST
         closed = Closed(rows, chosen.part, trigger.index, renewals(nonces), hop)
         changed, releases = self._mechanism.release(closed, self._noise(trigger, nonces))
-        self._rows.store(trigger.window, changed, step)
+        known = changed.key is chosen.keys and not carries
+        self._rows.store(trigger.window, changed, step, names if known else None)
         if self._traits.feedback:
             topic, shard = self._names.selected(self._pipeline.name), self._partition
             step.out += changed_statuses(topic, reader, trigger, shard, releases, step.rows)
         # Delete this trigger's index entries only as their rows are read: later chunks find their
         # rows through their own entries.
         if len(chosen.keys):
-            last, gone = chosen.keys[-1], set(chosen.keys.tolist())
-            passed = due_keys(reader, trigger.window, trigger.index, None)
-            passed = (key for key in takewhile(lambda key: key <= last, passed) if key in gone)
-            step.local |= due_entries(trigger.window, trigger.index, list(passed))
+            last, due = chosen.keys[-1], due_keys(reader, trigger.window, trigger.index, None)
+            if passed := list(takewhile(lambda key: key <= last, due)):
+                prefix, gone = rows_of(before), set(names)
+                passed = [key for key in passed if prefix + key in gone]
+                step.local |= due_entries(trigger.window, trigger.index, passed)
         return releases
 
     def _noise(self, trigger: Trigger, nonces: Nonces) -> KeyedNoise:

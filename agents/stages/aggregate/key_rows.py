@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ....mechanisms.columns import I64, Part, Rows
 from ....mechanisms.contract import Traits
-from ....mechanisms.keys import Keys
+from ....mechanisms.keys import Keys, concat
 from ....topics.records import Trigger
 from ...deployment.model import Pipeline
 from ...state.layout import after, due_at, key_of, key_row, rows_of
@@ -33,50 +33,57 @@ class KeyRows:
         self._fresh, self._sparse = traits.rows, traits.sparse
         self._layout = key_row(traits.row_dtype)
 
-    def load(self, reader: StateReader, window: int, keys: Keys, first: bool = False) -> Rows:
+    def load(
+        self,
+        reader: StateReader,
+        window: int,
+        keys: Keys,
+        first: bool = False,
+        names: list[bytes] | None = None,
+    ) -> Rows:
         """Read k rows; rows that are not stored are fresh, with nothing due.
 
         Args:
             keys: k of them, in canonical order.
             first: whether this is the first release of the window, before which no rows are stored:
                 a single look then replaces one for each key.
+            names: names of their rows (`named`), if they are known.
         """
         prefix, rows = rows_of(window), self._fresh(keys)
         if len(keys) == 0 or (first and _none_between(reader, prefix, keys)):
             return rows
-        stored = reader.get_many([prefix + key for key in keys])
-        known = np.flatnonzero(np.fromiter((v is not None for v in stored), bool, len(stored)))
+        stored = reader.get_many(names or named(window, keys))
+        known = np.flatnonzero(np.fromiter([v is not None for v in stored], bool, len(stored)))
         if not len(known):
             return rows
         state, due = rows.state.copy(), rows.due.copy()
         self._read([v for v in stored if v is not None], known, state, due)
         return Rows(rows.key, state, due)
 
-    def store(self, window: int, rows: Rows, step: Step) -> None:
+    def store(self, window: int, rows: Rows, step: Step, names: list[bytes] | None = None) -> None:
         """Put rows and their index entries into a step.
 
         Args:
             step: step that receives the rows and, as local changes, the entries.
+            names: names of the rows (`named`), if they are known.
         """
         if len(rows.key) == 0:
             return
-        keys, prefix = rows.key.tolist(), rows_of(window)
+        names = names or named(window, rows.key)
         # A row that equals a fresh one is deleted, since `load` makes a fresh row where none is
         # stored.
         values = self._packed(rows) if self._sparse else self._fixed(rows)
-        step.rows.update(zip([prefix + key for key in keys], values, strict=True))
+        step.rows.update(zip(names, values, strict=True))
         for place in np.flatnonzero(rows.due != 0).tolist():
             if values[place] is not None:
-                step.local[due_at(window, int(rows.due[place])) + keys[place]] = b""
+                step.local[due_at(window, int(rows.due[place])) + key_of(names[place])] = b""
 
     def _fixed(self, rows: Rows) -> list[bytes | None]:
         laid, fresh = self._laid(rows), self._laid(self._fresh(rows.key))
-        worth = (laid != fresh).any(axis=1)
-        blob, width = laid.tobytes(), laid.shape[1]
-        return [
-            blob[place * width : (place + 1) * width] if stored else None
-            for place, stored in enumerate(worth.tolist())
-        ]
+        values: list[bytes | None] = laid.view(f"V{laid.shape[1]}")[:, 0].tolist()
+        for place in np.flatnonzero((laid == fresh).all(axis=1)).tolist():
+            values[place] = None
+        return values
 
     def _packed(self, rows: Rows) -> list[bytes | None]:
         fresh = self._fresh(rows.key[:1])
@@ -127,6 +134,12 @@ def _put_numbers(state: NDArray[Any], rows: NDArray[np.intp], numbers: I64) -> N
         end = begin + math.prod(shape)
         state[name][rows] = numbers[:, begin:end].reshape(len(rows), *shape)
         begin = end
+
+
+def named(window: int, keys: Keys) -> list[bytes]:
+    """Names of the rows of k keys."""
+    prefix = rows_of(window)
+    return [prefix + key for key in keys]
 
 
 def _none_between(reader: StateReader, prefix: bytes, keys: Keys) -> bool:
@@ -273,7 +286,7 @@ def united(part: Part, further: Collection[bytes]) -> Keys:
     """
     if not further and not part.lane.any():
         return part.key  # with one lane, each key occurs once
-    return Keys.of(sorted({*further, *part.key.tolist()}))
+    return concat([part.key, Keys.of(further)]).unique()[0]
 
 
 def _all_touched(keys: Keys, part: Part) -> bool:
