@@ -5,12 +5,13 @@ in-memory Kafka, with up to five faults at random moments, and judges the releas
 tests.schedules.campaign --seed N`` replays a failing seed with a log of events.
 
     python benchmarks/schedules.py [--quick] [--json] [--schedules N] [--seed S] [--processes P]
-                                   [--only FAULT] [--standbys] [--guided] [--resume FILE]
+                                   [--only FAULT] [--standbys] [--full] [--guided] [--resume FILE]
 
 --only skips all seeds without a fault of this kind, for example ``rewind``, which one in 16 has;
 they are not run, so 100,000 seeds take little longer than the 6,000 that remain.
 --standbys adds a billion to the seed: from there on workers keep copies of each other's tables
 (`engine.standbys = 1`), and more workers are restarted, mostly one after the other.
+--full adds two billion: all seeds also draw one to three of the six faults of guided schedules.
 --guided lets the protocol states seen so far choose what is tried next, in one process, with six
 further faults, and shrinks failing schedules (`tests/schedules/guided.py`). With --standbys it also
 gets deployments with copies, whose states it sees. --resume continues the search in this file up to
@@ -39,7 +40,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.schedules.campaign import KINDS, Result, campaign
-from tests.schedules.recipe import STANDING
+from tests.schedules.recipe import FULL, STANDING
 
 SIX = {"histogram", "phdstream", "privhp", "pak", "tops", "topl"}
 
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--only", default="")
     parser.add_argument("--standbys", action="store_true")
+    parser.add_argument("--full", action="store_true")
     parser.add_argument("--guided", action="store_true")
     parser.add_argument("--resume", type=Path)
     args = parser.parse_args()
@@ -89,7 +91,7 @@ def main() -> None:
     seconds = QUICK_SECONDS if args.quick else 1e9
     console = Console(stderr=True)
     began = time.monotonic()
-    seed = args.seed + (STANDING if args.standbys else 0)
+    seed = args.seed + STANDING * args.standbys + FULL * args.full
     result = measured(number, seed, args.processes, seconds, console, args.only)
     for one in result.found[:20]:
         console.print(f"seed {one.seed}: {'; '.join(one.faults)}", highlight=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from .recipe import STANDING, Fault
+from .recipe import FULL, Fault, has_standbys
 from .world import World
 
 LEADERS = 10**12  # apart from all seeds of schedules; likewise below
@@ -17,12 +17,13 @@ USUAL = (
 """Kinds that a seed draws; faults of leaders and transactions are drawn separately."""
 OF_BROKERS = ("refusal", "known", "torn")
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
-"""Kinds that only guided schedules add."""
+"""Kinds that guided schedules add, and seeds from `FULL` on draw."""
 REWINDS = ("rewind", "ahead")
 OPERATED = ("grown", "followed")  # deployments that an operator changes once
 OWN = 10**16  # likewise
 BESIDE = 10**18  # likewise
 COPIES = 10**19  # likewise
+ALONE = 10**20  # likewise
 OF_STANDBYS = ("rolling", "rolling", "stop", "stop", "kill", "wipe", "mistake", "rewind")
 
 AHEAD = 0.1  # share of the schedules with standbys that have such a fault
@@ -50,8 +51,10 @@ class Draws:
         """Draw the faults that begin before a time."""
         drawn = [*self._usual(until), *self._of_leaders(until), *self._of_transactions(until)]
         drawn += self._of_deployment(until)
-        if self._world.seed >= STANDING:
+        if has_standbys(self._world.seed):
             drawn += self._of_standbys(until) + self._of_copies(until)
+        if self._world.seed >= FULL:
+            drawn += self._of_isolation(until)
         return self.possible(drawn)
 
     def possible(self, faults: Sequence[Fault]) -> list[Fault]:
@@ -100,6 +103,14 @@ class Draws:
             return []
         at, machine = 3.0 + random.random() * (until - 3.0), random.randrange(self._machines)
         return [Fault("ahead", machine, at, random.random())]
+
+    def _of_isolation(self, until: float) -> list[Fault]:
+        """Draw one to three of the faults of guided schedules."""
+        random, drawn = Random(self._world.seed + ALONE), list[Fault]()
+        for _ in range(random.choice((1, 1, 2, 3))):
+            at, machine = 1.0 + random.random() * (until - 1.0), random.randrange(self._machines)
+            drawn.append(Fault(random.choice(GUIDED), machine, at, random.random()))
+        return drawn
 
     def _of_deployment(self, until: float) -> list[Fault]:
         """Draw faults that only some deployments can have."""

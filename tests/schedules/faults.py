@@ -109,7 +109,7 @@ class Faults:
             return True
         if self.rewound and (FORGOTTEN in text or GONE in text):
             return True
-        if self._isolation.behind_once and "Error: " in text:
+        if self._isolation.was_behind(name) and "Error: " in text:
             return text.startswith(REFUSAL) or any(one in text for one in OLDER)
         return self.rewound and text.startswith(REFUSAL)
 

@@ -27,7 +27,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from .campaign import KINDS, _ready
-from .recipe import STANDING, Fault, Recipe, Turn, recipe
+from .recipe import STANDING, Fault, Recipe, Turn, has_standbys, recipe
 from .shrink import shrunk
 
 NAME = "tests.schedules.guided"
@@ -71,7 +71,7 @@ class Search:
     @property
     def standing(self) -> bool:
         """Whether its deployments have standbys."""
-        return self.number * APART >= STANDING
+        return has_standbys(self.number * APART)
 
     # -- what is next -----------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ def _further(seed: int) -> tuple[str, ...]:
 def _of_copies(seed: int) -> tuple[str, ...]:
     from .draws import OF_STANDBYS
 
-    return (*OF_STANDBYS, "ahead", "ahead") if seed >= STANDING else ()
+    return (*OF_STANDBYS, "ahead", "ahead") if has_standbys(seed) else ()
 
 
 def _every(seed: int) -> tuple[str, ...]:

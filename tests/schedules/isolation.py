@@ -10,6 +10,8 @@ from .log import View
 from .machine import Machine
 from .world import World
 
+AFTER = 3.0  # seconds in which a worker may end by what a former leader said
+
 
 class Isolation:
     """Faults that separate one machine, or some of the brokers, from the others.
@@ -21,7 +23,7 @@ class Isolation:
         forget: makes the group take a machine for dead.
 
     Attributes:
-        behind_once: whether a machine has read from a former leader; it may refuse then.
+        behind_of: names of machines that ask former leaders, from when and until when.
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class Isolation:
     ) -> None:
         self._world, self._random = world, random
         self._at, self._forget = at, forget
-        self.behind_once = False
+        self.behind_of: list[tuple[str, float, float]] = []
 
     # -- each returns how long it lasts -----------------------------------------------------------
 
@@ -44,10 +46,15 @@ class Isolation:
         does not know it. Writing clients have their own metadata and reach the new leaders.
         """
         seconds = 0.2 + size * 12
-        self.behind_once = True
+        self.behind_of.append((machine.name, at, at + seconds))
         self._at(at, self._look_behind, machine.name)
         self._at(at + seconds, self._look_ahead, machine.name)
         return seconds
+
+    def was_behind(self, name: str) -> bool:
+        """Whether a machine asks former leaders, or did a moment ago; it may refuse then."""
+        now = self._world.loop.now
+        return any(who == name and at <= now <= end + AFTER for who, at, end in self.behind_of)
 
     def _look_behind(self, name: str) -> None:
         broker = self._world.broker

@@ -13,6 +13,13 @@ from typing import Any, NamedTuple
 
 STANDING = 10**9
 """From this seed on, deployments have standbys and draw more faults that move shards to them."""
+FULL = 2 * STANDING
+"""From this seed on, all draw the faults of guided schedules; the second billion has standbys."""
+
+
+def has_standbys(seed: int) -> bool:
+    """Whether a seed's deployment has standbys."""
+    return seed // STANDING % 2 == 1
 
 
 class Fault(NamedTuple):

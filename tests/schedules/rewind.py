@@ -50,6 +50,7 @@ def lacks(kept: Snapshot, copies: dict[Place, int]) -> bool:
 
 def restore(broker: Broker, kept: Snapshot) -> None:
     """Set all partitions back."""
+    broker.old = {}  # a former leader has the same disks
     for owner in broker.owners.values():
         owner.epoch += 1
         if owner.transaction is not None:

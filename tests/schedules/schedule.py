@@ -37,7 +37,7 @@ from .loop import HERE, Stuck
 from .machine import Machine
 from .network import SERVER
 from .operator import Operator
-from .recipe import STANDING, Recipe
+from .recipe import Recipe, has_standbys
 from .records import Devices, more
 from .registry import framed
 from .standing import StandingGroup
@@ -103,7 +103,7 @@ class Schedule:
         self.kind = kind or kind_of(seed)
         variant = str(random.randrange(len(HISTOGRAMS)))
         variant = variant if self.kind == "histogram" else self.kind
-        standing = seed >= STANDING
+        standing = has_standbys(seed)
         self.template: Template = template(variant, random.random() < 0.5, standing)
         enter(world)
         self.template.build(world.broker)

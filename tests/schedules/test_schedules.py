@@ -7,7 +7,8 @@ import pytest
 from .bugs import BUGS, FOUND_AT, FOUND_WITHIN, OF_DEPLOYMENTS, OF_STANDBYS, ONLY, RECIPES
 from .campaign import KINDS, apart, campaign, one
 from .deployments import FURTHER
-from .recipe import STANDING
+from .draws import GUIDED
+from .recipe import FULL, STANDING
 from .schedule import KINDS as KINDS_OF_SCHEDULES
 from .schedule import kind_of
 
@@ -41,6 +42,16 @@ def test_nor_where_shards_and_the_clock_are_handed_over_to_copies(wanted: int) -
     assert [f"seed {found.seed}: {found.kinds}" for found in result.found] == []
     assert result.schedules == wanted and result.kinds["rolling"] > wanted / 10
     assert result.taken > wanted and result.kinds.get("ahead", 0) >= wanted // 20
+
+
+@pytest.mark.parametrize("wanted", [12, pytest.param(1000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("first", [FULL, FULL + STANDING])
+def test_nor_under_all_faults_together(wanted: int, first: int) -> None:
+    result = campaign(wanted, first, 1)
+    assert [f"seed {found.seed}: {found.kinds}" for found in result.found] == []
+    assert result.schedules == wanted and bool(result.taken) == (first > FULL)
+    faults = sum(result.kinds.get(kind, 0) for kind in GUIDED)
+    assert faults >= wanted and set(result.kinds) - set(GUIDED)
 
 
 @pytest.mark.thorough
