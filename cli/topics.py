@@ -14,6 +14,7 @@ from ..agents.clock.genesis import Beginning, NoLedgerError, read_ledger
 from ..agents.clock.ledger import Ledger
 from ..agents.clock.pinned import signed
 from ..agents.clock.start import last_triggers
+from ..agents.deployment.cautions import cautions
 from ..agents.deployment.cluster.grants import (
     CLUSTER,
     kafka_acls,
@@ -143,9 +144,12 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
         noise_key(config), partial(last_triggers, config.kafka) if grow else None,
         signing_key(config),
     )  # fmt: skip
+    doubts = list(cautions(config, int(time.time() * 1e6)))  # most of it is fixed from here on
     # Nothing can be deleted from a registry, so every check that may refuse comes first.
     deployment = _registered(config, deployment, beginning.verify())
     if not as_json:
+        for doubt in doubts:
+            say(f"warning: {doubt}", err=True)
         specs = (*public_topics(deployment), *internal_topics(deployment, Names(UNKNOWN, UNKNOWN)))
         say(f"needed: {counted(specs)[0]} (`hush topics --print` lists them)")
         if is_open(config):
@@ -161,7 +165,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     if as_json:
         left = [topic for one in others for topic in one.topics]
         emit({"genesis": genesis, "created": created, "changed": changed, "refused": refused,
-              "left_behind": left})  # fmt: skip
+              "left_behind": left, "warnings": doubts})  # fmt: skip
         return
     say(f"deployment {deployment.name}, genesis {genesis}: {len(created)} topics created")
     say(signed(ledger))

@@ -116,6 +116,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     topics = [*public_topics(deployment), *internal_topics(deployment, names)]
     wanted = [p for p in deployment.pipelines if asked.pipeline in (None, p.name)]
     console = Screen()
+    doubts = list(cautions(config, int(time.time() * 1e6)))
     if not as_json:
         for p in wanted:
             console.print(readable(described(p, bodies[p.name])))
@@ -123,7 +124,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             text = f"view {v.name}: {', '.join(one.label for one in v.values)}; {in_words(v)}"
             console.print(text, soft_wrap=True, highlight=False, markup=False)
         _together(console, config.input, deployment.pipelines)
-        for text in cautions(config, int(time.time() * 1e6)):
+        for text in doubts:
             console.print(f"warning: {text}", soft_wrap=True, markup=False)
         needed = counted_topics(topics)[0]
         console.print(f"needed: {needed} (`hush topics --print`)", highlight=False)
@@ -140,6 +141,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             "topics": len(topics),
             "partitions": sum(one.partitions for one in topics),
             "least_partitions": least_partitions(config),
+            "warnings": doubts,
         }
         views = [{"view": v.name, "source": v.source.name, "epsilon": 0} for v in deployment.views]
         emit(told | ({"views": views} if views else {}))

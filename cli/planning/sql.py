@@ -141,7 +141,8 @@ def sql(
     if as_json:
         (p,) = compile_config(config).pipelines
         views = {"view": view} if view else {}
-        emit({"pipeline": ways["settings"], **views, "plan": describe(p)})
+        doubts = list(cautions(config, int(time.time() * 1e6)))
+        emit({"pipeline": ways["settings"], **views, "plan": describe(p), "warnings": doubts})
     else:
         put(table(ways["settings"]) + shown)
         if view:

@@ -90,3 +90,13 @@ def test_nothing_is_registered_before_the_ledger_has_been_verified(
     key.write_text(bytes(range(32)).hex())
     code, _, err = typed(*words)
     assert code == 3 and "use that key" in err and asked == []
+
+
+@pytest.mark.broker
+def test_whoever_declares_is_told_what_is_doubtful(made: Deployed) -> None:
+    words = ("topics", "-c", str(made.toml), "--bootstrap", made.bootstrap)
+    code, _, err = typed(*words, "--set", "engine.log_level=debug")
+    assert code == 0 and 'warning: engine.log_level = "debug" logs whole texts' in err
+    code, out, err = typed(*words, "--set", "engine.log_level=debug", "--json")
+    assert code == 0 and len(json.loads(out)["warnings"]) == 1 and "warning" not in err
+    assert "warning" not in typed(*words)[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -89,11 +90,58 @@ def test_conditions_that_no_record_fulfils_are_said_to_be_so(where: str, words: 
     assert said(('key = ["page"]', f'key = ["page"]\nwhere = [{open_}]')) == []
 
 
+@pytest.mark.parametrize(
+    ("derive", "good", "wrong", "like"),
+    [
+        ('{ field = "n", bucket = 10 }', "0, 20, -10", '"20"', "0 and 10"),
+        ('{ field = "n", bucket = 10 }', "0", "15", "0 and 10"),
+        ('{ field = "n", bucket = 0.5 }', '"0.5"', "1", '"0.0" and "0.5"'),
+        ('{ field = "n", bucket = 0.5 }', '"0.5"', '"much"', '"0.0" and "0.5"'),
+        ('{ time = "hour" }', "0, 23", "24", "0 and 1"),
+        ('{ time = "hour" }', "0, 23", '"23"', "0 and 1"),
+        ('{ time = "date" }', '"2026-11-29"', "2026", '"2026-01-01"'),
+        ('{ cases = [{ where = [{ field = "n", above = 1 }], then = 1 }], otherwise = true }',
+         "1, true", '"1"', "1 and true"),
+        ('{ field = "n", text = [{ case = "lower" }] }', '"a"', "1", '"a text"'),
+    ],
+)  # fmt: skip
+def test_a_public_key_that_no_record_can_have_is_said(
+    derive: str, good: str, wrong: str, like: str
+) -> None:
+    def told(keys: str) -> list[str]:
+        more = f'key = ["c"]\nderive = {{ c = {derive} }}\npublic_keys = [{keys}]'
+        return said(('key = ["page"]', more))
+
+    assert told(good) == []
+    (one,) = told(f"{good}, {wrong}")
+    assert f"names {wrong} for c" in one and f"such as {like};" in one
+
+
 def test_a_pause_that_is_as_long_as_the_time_between_triggers_hides_nothing() -> None:
     engine = "[engine]\n"
     assert said((engine, engine + 'publish_delay = "1h"\n')) == []
     (one,) = said((engine, engine + 'publish_delay = "5h"\n'))
     assert "publish_delay = 18000 s is too long for triggers that are 21600 s apart" in one
+
+
+@pytest.mark.parametrize(
+    ("swap", "words"),
+    [
+        (("[engine]\n", '[engine]\nlog_level = "debug"\n'), "which may quote records"),
+        (("[engine]\n", '[engine]\noperator_host = "::"\n'), "'::' serves exact counts"),
+        (('name = "events"\n', 'name = "events"\non_error = "fail"\n'), "any producer can stop"),
+    ],
+)
+def test_a_setting_by_which_records_reach_more_people_is_said(
+    swap: tuple[str, str], words: str
+) -> None:
+    (one,) = said(swap)
+    assert words in one
+
+
+def test_operator_metrics_of_this_machine_alone_need_no_caution() -> None:
+    for host in ("localhost", "127.0.0.2", "::1", '0.0.0.0"\noperator_port = 0 #"'):
+        assert said(("[engine]\n", f'[engine]\noperator_host = "{host}"\n')) == []
 
 
 def test_plan_prints_its_cautions(tmp_path: Path) -> None:
@@ -102,6 +150,8 @@ def test_plan_prints_its_cautions(tmp_path: Path) -> None:
     done = CliRunner().invoke(plan, ["-c", str(file)])
     assert done.exit_code == 0
     assert "warning: pipeline 'p': delta = 0.001 allows" in done.output
+    (one,) = json.loads(CliRunner().invoke(plan, ["-c", str(file), "--json"]).output)["warnings"]
+    assert one.startswith("pipeline 'p': delta = 0.001 allows")
 
 
 def test_a_table_where_a_list_of_tables_belongs_names_the_brackets() -> None:

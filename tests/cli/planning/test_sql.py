@@ -51,6 +51,11 @@ def test_a_query_is_shown_as_settings_with_its_cost_and_changes_nothing(path: Pa
     assert path.read_text() == INPUT
 
 
+def test_cautions_reach_programs_too(path: Path) -> None:
+    (one,) = json.loads(typed(path, QUERY, *CLIP, "--delta", "0.01", "--json"))["warnings"]
+    assert "delta = 0.01 allows a release to expose one unit in 100" in one
+
+
 def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
     typed(path, QUERY, *CLIP, "--name", "p", "--write", "settings")
     one = load(path, environ={})

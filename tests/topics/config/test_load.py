@@ -253,8 +253,10 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
 def test_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "zones.json").write_text('["Soho", ["Midtown"]]')
     (tmp_path / "zones.txt").write_text('Soho\n\n["Midtown"]\n')
+    for name in ("zones.json", "zones.txt"):  # as some editors write it
+        (tmp_path / f"marked-{name}").write_text("\ufeff" + (tmp_path / name).read_text(), "utf-8")
     (tmp_path / "hush.toml").write_text(SMALL)
-    for name in ("zones.json", "zones.txt"):
+    for name in ("zones.json", "zones.txt", "marked-zones.json", "marked-zones.txt"):
         flags = {"pipeline.zones.public_keys_file": name}
         config = load(tmp_path / "hush.toml", environ={}, flags=flags)
         assert config.pipeline[0].public_keys == (("Soho",), ("Midtown",))
@@ -262,7 +264,10 @@ def test_files_are_relative_to_the_configuration(tmp_path: Path) -> None:
     assert config.engine.data_dir == str(tmp_path / "hush-data")
 
 
-@pytest.mark.parametrize("content", ["{", '{"a": 1}', "[[1.5]]", "[null]"])
+@pytest.mark.parametrize(
+    "content", ["{", '{"a": 1}', "[[1.5]]", "[null]", pytest.param(f"[{'9' * 5000}]", id="long"),
+                pytest.param("[" * 200_000, id="deep")],
+)  # fmt: skip
 def test_a_file_that_holds_no_keys_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text(content)
     with pytest.raises(ConfigError, match=r"public_keys_file.*keys\.json"):

@@ -125,7 +125,7 @@ def _key_password(kafka: Kafka) -> str | None:
 def _text(path: str, setting: str) -> str:
     """Read a secret of one line."""
     try:
-        found = Path(path).read_text("utf-8").strip()
+        found = Path(path).read_text("utf-8-sig").strip()
     except OSError as error:
         raise ConfigError(f"{setting} cannot be read: {path}: {error.strerror}") from error
     except UnicodeDecodeError:

@@ -32,7 +32,7 @@ def read_public_keys_file(pipeline: PipelineSettings, folder: Path) -> PipelineS
         raise ConfigError("and public_keys exclude each other")
     path = folder / pipeline.public_keys_file
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")  # a byte order mark is no part of the first key
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error})") from error
     return replace(pipeline, public_keys=_parse(path, text))
@@ -49,7 +49,7 @@ def _parse(path: Path, text: str) -> PublicKeys:
 def _json(path: Path, text: str) -> Any:
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also: too many digits, too deep
         raise ConfigError(f"{path} is not valid JSON ({error})") from error
 
 
@@ -107,7 +107,7 @@ def _region(text: str, folder: Path) -> Region:
     inline = text.lstrip().startswith("{")
     name = "this text" if inline else str(folder / text)
     try:
-        body = json.loads(text if inline else (folder / text).read_text("utf-8"))
+        body = json.loads(text if inline else (folder / text).read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name} cannot be read ({error})") from error
     except ValueError as error:

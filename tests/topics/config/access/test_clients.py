@@ -108,7 +108,7 @@ def test_mutual_tls(folder: Path) -> None:
 
 
 def test_the_password_of_a_key_comes_from_environment_or_file(folder: Path) -> None:
-    (folder / "key.password").write_text("canary\n")
+    (folder / "key.password").write_text("\ufeffcanary\n", "utf-8")
     filed = TLS + 'ssl_key_password_file = "key.password"\n'
     kafka = _config(filed, folder).kafka
     assert aiokafka_options(kafka)["ssl_context"].check_hostname
