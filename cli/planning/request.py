@@ -29,8 +29,16 @@ from ...topics.config.load import Config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NUMBERS: dict[str, type[int] | type[float]] = {
-    "users": int, "records": int, "keys": int, "zipf": float, "repeat": float,
+
+def _whole(text: str) -> int:
+    """Read a whole number, also one such as 1e6."""
+    if not (found := float(text)).is_integer():
+        raise ValueError(text)
+    return int(found)
+
+
+_NUMBERS: dict[str, Callable[[str], float]] = {
+    "users": _whole, "records": _whole, "keys": _whole, "zipf": float, "repeat": float,
 }  # fmt: skip
 
 

@@ -19,7 +19,21 @@ from ...planning.size import size as size_of
 from ...topics.config.load import Config
 from ..options import Flags, emit, json_option, read_config, readable
 
-NUMBER, COUNT = click.FloatRange(0), click.IntRange(1)
+
+class Finite(click.FloatRange):
+    """A range of numbers without "nan", which no range excludes, and without infinity."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read a number, or say that it is none that a load can have."""
+        found = float(super().convert(value, param, ctx))
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return found
+
+
+NUMBER, COUNT = Finite(0, 1e18), click.IntRange(1)  # products of all of them are finite
 MIB = 1024 * 1024
 
 
@@ -34,7 +48,7 @@ MIB = 1024 * 1024
               help="Bytes of an event in its raw topic.")  # fmt: skip
 @click.option("--key-bytes", "key_text", type=NUMBER, default=16.0, show_default=True,
               help="Bytes of a key.")  # fmt: skip
-@click.option("--every", type=click.FloatRange(0.001), default=3600.0, show_default=True,
+@click.option("--every", type=Finite(0.001), default=3600.0, show_default=True,
               help="Seconds between two triggers.")  # fmt: skip
 @click.option("--keep", type=NUMBER, default=604800.0, show_default=True,
               help="Seconds for which units topics are kept (engine.keep_clock).")  # fmt: skip
@@ -58,7 +72,7 @@ MIB = 1024 * 1024
 )
 @click.option("--step-records", "step", type=COUNT, default=40_000, show_default=True,
               help="Events of one step (engine.step_records).")  # fmt: skip
-@click.option("--beat", type=click.FloatRange(0.01), default=0.25, show_default=True,
+@click.option("--beat", type=Finite(0.01), default=0.25, show_default=True,
               help="Seconds between two beats (engine.beat_interval).")  # fmt: skip
 @click.option("--unit-cache-mb", type=click.IntRange(0),
               help="Memory for rows of units, per process; default: enough for all.")  # fmt: skip

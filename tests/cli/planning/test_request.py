@@ -155,7 +155,7 @@ def test_a_sample_says_what_a_cap_leaves_of_it(
 
 @pytest.mark.thorough
 def test_a_shape_takes_the_place_of_a_sample(folder: Path) -> None:
-    shape = "users=300, records=2_000, keys=20, zipf=0.5, repeat=0.1"
+    shape = "users=3e2, records=2_000, keys=20, zipf=0.5, repeat=0.1"
     advice = pages("--shape", shape, "--goal", "mean")
     assert advice["goal"] == "mean" and advice["source"] == "the stated shape"
     assert advice["sample"]["units"] == 300 and advice["sample"]["keys"] <= 20
@@ -275,6 +275,7 @@ WRONG = [
     (["--shape", "users=5,records=2,keys=1"], "at least 5"),
     (["--shape", "user=5"], "'user' is unknown; expected one of users"),
     (["--shape", "users=five"], "is not a number"),
+    (["--shape", "users=1.5"], "is not a number"),
 ]
 
 

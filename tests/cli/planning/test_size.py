@@ -86,7 +86,11 @@ def test_pipelines_partitions_and_settings_come_from_a_configuration(tmp_path):
     assert body["size"]["known"] < 1
 
 
-@pytest.mark.parametrize("words", [("--rate", "-1"), ("--keys", "x"), ("--processes", "0")])
+@pytest.mark.parametrize(
+    "words",
+    [("--rate", "-1"), ("--keys", "x"), ("--processes", "0"), ("--users", "nan"), ("--rate", "inf"),
+     ("--every", "nan"), ("--beat", "inf"), ("--keys", "1e300")],
+)  # fmt: skip
 def test_a_load_that_cannot_be_is_refused(words):
     done = CliRunner().invoke(hush, [*LOAD, *words])
     assert done.exit_code == 2 and words[0] in done.output
