@@ -43,8 +43,8 @@ def replay(
     """Recompute the releases of PIPELINES (default: all) and compare every byte.
 
     Reads the raw log, the clock log, the ledger and the noise keys; epochs whose keys were
-    forgotten are left out. Exits with 4 if a release
-    differs, is missing or occurs twice. It may run beside the workers.
+    forgotten are left out. Exits with 4 if a release differs, is missing or occurs twice. It may
+    run beside the workers. It prints exact numbers of records: they are for operators alone.
     """
     times = [moment(text, "--window") for text in windows]
     config = read_config(flags)
@@ -93,6 +93,6 @@ def _show(outcome: ReplayOutcome) -> None:
     console = Screen()
     console.print(readable(table))
     for text in outcome.left_out:
-        console.print(f"[yellow]{text}[/]", highlight=False)
+        console.print(text, style="yellow", highlight=False)
     for problem in outcome.problems:
-        console.print(f"[red]{problem}[/]", highlight=False)
+        console.print(problem, style="red", highlight=False)

@@ -62,4 +62,4 @@ def demo(
     if bootstrap is not None:
         kafka_at(bootstrap)  # refuses a wrong address
     with site(bootstrap, keep) as place:
-        run(place, users, workers, out.resolve(), Screen(highlight=False))
+        run(place, users, workers, out.resolve(), Screen(highlight=False, markup=True))

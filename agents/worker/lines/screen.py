@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import click
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -12,7 +13,14 @@ from .visible import visible_lines
 
 
 class Screen(Console):
-    """A console that escapes every character that acts on a terminal or hides text."""
+    """A console that escapes every character that acts on a terminal or hides text.
+
+    Brackets are text, unless ``markup`` is set: a key "[red]" would vanish, and "[/]" be an error.
+    """
+
+    def __init__(self, *, markup: bool = False, **settings: Any) -> None:
+        """Take the settings of `rich`'s console."""
+        super().__init__(markup=markup, **settings)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -12,10 +12,12 @@ from pathlib import Path
 import hushstream
 import msgspec
 import pytest
+from hushstream.agents.kafka.set_aside import Letter
 from hushstream.agents.worker.lines.screen import Screen, put, say
-from hushstream.cli import group, releases
+from hushstream.cli import dead_letters, group, releases, replay
 from hushstream.cli.options import emit
 from hushstream.errors import ConfigError
+from hushstream.offline.compare import ReplayOutcome
 from hushstream.reading.live import picture
 from hushstream.reading.live.views import Wish, shown, view
 from rich.table import Table
@@ -49,6 +51,25 @@ def test_a_screen_keeps_its_own_colours_and_writes_out_what_is_not_its_own():
     assert "\x1b[31m" in text and r"\u001b[2J" in text
     assert not {"\x9b", "\x07", "\u202e", "\u2066", "\x7f"} & set(text)
     assert "\x1b[2J" not in text and "\x1b]" not in text
+
+
+def test_brackets_are_text_and_no_markup():
+    """Keys, paths and problems have them: "[/]" alone would be an error, "[red]" would vanish."""
+    out, odd = io.StringIO(), "[red] [/] [/red] [link=x]"
+    table = Table(odd, title=odd)
+    table.add_row(odd)
+    screen = Screen(file=out, width=120)
+    screen.print(table)
+    screen.print(odd)
+    assert out.getvalue().count(odd) == 4
+
+
+def test_reports_show_what_producers_wrote_in_brackets(capsys):
+    outcome = ReplayOutcome(problems=["lost: [/]"], left_out=["[red]"])
+    replay._show(outcome)
+    dead_letters._table([Letter("wrong_type", "[/b]", "raw", 0, 0, 0, None, None, (), 0)])
+    out = capsys.readouterr().out
+    assert "lost: [/]" in out and "[red]" in out and "[/b]" in out
 
 
 def test_lines_for_a_person_and_lines_for_a_program(capsys):
