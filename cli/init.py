@@ -61,20 +61,27 @@ def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
 
     Otherwise the exit code is the one that a worker would end with.
     """
-    config = read_config(flags, tables=not offline)
     findings: list[Finding] = []
     code = 0
     try:
-        if offline:
-            _offline(config, findings.append)
-        else:
-            _online(config, member, findings.append)
-        findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
-        if not config.pipeline:
-            findings.append(("warn", "there is no [[pipeline]]: nothing will be released"))
+        config = read_config(flags, tables=not offline)
     except HushError as error:
-        findings.append(("fail", str(with_line(error, flags.path))))
+        if not as_json:
+            raise
+        findings += [("fail", text) for text in str(error).split("\n")]
         code = exit_code(error)
+    else:
+        try:
+            if offline:
+                _offline(config, findings.append)
+            else:
+                _online(config, member, findings.append)
+            findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
+            if not config.pipeline:
+                findings.append(("warn", "there is no [[pipeline]]: nothing will be released"))
+        except HushError as error:
+            findings.append(("fail", str(with_line(error, flags.path))))
+            code = exit_code(error)
     if as_json:
         emit({"ok": not code, "findings": [{"level": a, "text": b} for a, b in findings]})
     else:

@@ -46,6 +46,20 @@ def test_check_offline(folder):
     assert code == 2 and not json.loads(out)["ok"]
 
 
+def test_every_mistake_of_the_configuration_is_a_finding_for_programs(folder):
+    text = (folder / "hush.toml").read_text()
+    (folder / "hush.toml").write_text(text.replace("unit_name", "unit_nam").replace("6h", "7"))
+    code, out, err = typed("check", "--offline", "--json")
+    body = json.loads(out)
+    assert code == 2 and not body["ok"] and err == ""
+    assert {one["level"] for one in body["findings"]} == {"fail"}
+    found = " ".join(sorted(one["text"] for one in body["findings"]))
+    assert len(body["findings"]) == 2 and "unit_nam: unknown" in found and '"7" must be' in found
+    (folder / "hush.toml").unlink()
+    code, out, _ = typed("check", "--offline", "--json")
+    assert code == 2 and "file not found" in json.loads(out)["findings"][0]["text"]
+
+
 def test_a_key_that_others_may_read_is_refused(folder):
     (folder / "hush.key").chmod(0o644)
     code, out, _ = typed("check", "--offline")

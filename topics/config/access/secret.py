@@ -12,6 +12,7 @@ import base64
 import binascii
 import contextlib
 import os
+import re
 import secrets
 import signal
 import stat
@@ -124,6 +125,9 @@ def read_key(path: Path, what: str = "noise key") -> bytes:
     return decode_key(read_private(path, what, "`hush init`"), str(path))
 
 
+_KEY_TEXT = re.compile(r"(^|/)[0-9a-fA-F]{64}$|[A-Za-z0-9+/_-]{43}=$")  # 32 bytes as text
+
+
 def read_private(path: Path, what: str, maker: str) -> bytes:
     """Return the content of a file that only its owner, and at most a group, can read.
 
@@ -134,6 +138,11 @@ def read_private(path: Path, what: str, maker: str) -> bytes:
         mode = path.stat().st_mode
         data = path.read_bytes()
     except FileNotFoundError as error:
+        if _KEY_TEXT.search(str(path)):
+            raise ConfigError(
+                f"the setting that names the file of the {what} holds a key, which is not shown: "
+                "write the key into a file, and name that"
+            ) from None
         raise ConfigError(f"{path}: no {what} found; {maker} creates one") from error
     except OSError as error:
         raise ConfigError(f"{path}: the {what} cannot be read ({error.strerror})") from error

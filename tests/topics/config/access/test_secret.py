@@ -123,6 +123,18 @@ def test_a_missing_key_says_what_to_do(config: Config) -> None:
         noise_key(config, {})
 
 
+@pytest.mark.parametrize("text", [KEY.hex(), KEY.hex().upper(), base64.b64encode(KEY).decode()])
+def test_a_key_in_place_of_the_name_of_its_file_is_not_shown(config: Config, text: str) -> None:
+    """A message about a missing file would have told it to everyone who reads the log."""
+    for environ in ({"HUSH_NOISE_KEY_FILE": text}, {"HUSH_SIGNING_KEY_FILE": text}):
+        read = noise_key if "HUSH_NOISE_KEY_FILE" in environ else signing_key
+        with pytest.raises(ConfigError, match="holds a key, which is not shown") as raised:
+            read(config, environ)
+        assert text not in str(raised.value) and raised.value.__cause__ is None
+    with pytest.raises(ConfigError, match="holds a key, which is not shown"):
+        read_key(Path("/run/secrets") / text)
+
+
 def test_new_keys_are_private_different_and_never_overwritten(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     write_new_key(first)
