@@ -193,8 +193,8 @@ class Asking:
                 self._refuse(number, aside=answer is Verdict.PENDING)
                 quota.unknown += 1
             full = quota.unknown == MOST_ASKED
-        if full:
-            log.warning(
+        if full:  # at debug, since one record may decide it, and the log has other readers
+            log.debug(
                 "%s-%d: %d unknown schemas within a minute; its records with further ones are "
                 "dead letters until the minute is over", *place, MOST_ASKED,
             )  # fmt: skip
@@ -233,7 +233,7 @@ class Asking:
                     await asyncio.sleep(RETRY_SECONDS)
                     alone += time.monotonic() - begun
                     if alone > min(ALONE_SECONDS, self._patience):
-                        log.warning(
+                        log.debug(  # as above
                             "no answer for one schema (%s): its records are set aside", _why(error)
                         )
                         return Verdict.PENDING
