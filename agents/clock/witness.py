@@ -117,10 +117,11 @@ class Witness:
             return
         another = offset == seen.offset and not hmac.compare_digest(seal, seen.seal)
         if offset < seen.offset or records < seen.records or another:
+            # Do not name offsets: how many beats there were depends on when records came.
             raise RewoundError(
-                f"engine.witness: {self._path} has seen offset {seen.offset} of "
-                f"{self._names.clock} and {seen.records} ledger records; a trigger at offset "
-                f"{offset} after {records} records is older: nothing is fired on it"
+                f"engine.witness: {self._path} has seen another or a later trigger of "
+                f"{self._names.clock}, and {seen.records} ledger records; one after {records} "
+                "records is older: nothing is fired on it"
             )
 
     def check(self, kafka: Kafka, ledger: Callable[[], Ledger]) -> None:
