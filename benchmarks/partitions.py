@@ -145,8 +145,10 @@ def measured(folder: Path, broker: Broker, shape: str, partitions: int, plan: Pl
     with local(folder, broker.bootstrap, toml, {"events": partitions}) as run:
         run.loud = False
         members = MEMBERS[: plan.processes]
-        workers = [run.start(member).pid for member in members]
-        run.wait_ready(members, PATIENCE)
+        workers = []
+        for member in members:  # started together, one would fence shards that the other keeps
+            workers.append(run.start(member).pid)
+            run.wait_ready([member], PATIENCE)
         settle(run, members)
         begun, rest = time.monotonic(), cpu(workers)
         time.sleep(IDLE_SECONDS)

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 ALIAS = "hush"
 MAX_RECORDS = 20_000  # of one interval
 POLL_SECONDS = 0.1
+LITTLE = 1 << 18  # bytes of an interval; after a larger one, its partition may have more
 REST_SECONDS = 1.0  # of one wait while no records come and nothing is paused
 
 
@@ -94,17 +95,24 @@ class ConsumerThread(of_faust.HookedThread):
             **driver.credentials_to_aiokafka_auth(conf.broker_credentials, conf.ssl_context),
         )
 
-    async def intervals(self, active: set[TP], seconds: float) -> list[Interval]:
-        """Fetch intervals of the active partitions; wait a moment if there are none."""
-        return await self.call_thread(self._intervals, self.ready_client, active, seconds)  # type: ignore[no-any-return]
+    async def intervals(self, active: set[TP], seconds: float, pause: float) -> list[Interval]:
+        """Fetch intervals of the active partitions; wait a moment if there are none.
 
-    async def _intervals(self, consumer: Any, active: set[TP], seconds: float) -> list[Interval]:
+        Args:
+            pause: seconds until the next call, if this one finds little.
+        """
+        return await self.call_thread(self._intervals, self.ready_client, active, seconds, pause)  # type: ignore[no-any-return]
+
+    async def _intervals(
+        self, consumer: Any, active: set[TP], seconds: float, pause: float
+    ) -> list[Interval]:
         if of_aiokafka.closed(consumer):
             raise ConsumerStoppedError()
         # Check here too: a rebalance may have begun while the call was queued for this thread, and
         # intervals taken now would be dropped although the fetcher's position has moved.
         if not self.consumer.flow_active:
             return []
+        of_aiokafka.pause(consumer, pause)
         wanted, most = self.consumer.positions, self.consumer.most()
         return await of_aiokafka.fetch(consumer, active, wanted, self._gone, most, seconds)
 
@@ -120,19 +128,24 @@ class Consumer(of_faust.HookedConsumer):
             next.
         doubt: function, set by the worker, called with a partition whose wanted position is gone.
         most: limits of one interval, set by the worker.
+        pause: seconds between two fetches that find little, set by the worker.
         progress: progress of joining the group and of fetching.
+        hurry: event that ends a pause when set.
     """
 
     most: Callable[[], Most] = staticmethod(lambda: Most(MAX_RECORDS))
     positions: Positions = staticmethod(dict)
     doubt: Callable[[TP], None] = staticmethod(lambda _: None)
+    pause: Callable[[], float] = staticmethod(float)
     progress: Progress
+    hurry: asyncio.Event
     _heard = 0.0  # time when records last came
     _resumed = False  # since the last seek
 
     def make_thread(self) -> ConsumerThread:
         """Make the thread that fetches intervals."""
         self.progress = cast(of_faust.FailingApp, self.app).progress
+        self.hurry = asyncio.Event()
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def deliver(self, stopped: Callable[[], bool]) -> None:
@@ -186,7 +199,10 @@ class Consumer(of_faust.HookedConsumer):
         if not active:  # to aiokafka, an empty set would mean all
             await asyncio.sleep(POLL_SECONDS / 2)
             return
-        found = await cast(ConsumerThread, self.thread).intervals(active, self._patience())
+        self.hurry.clear()
+        pause = 0.0 if self.any_paused else self.pause()
+        thread = cast(ConsumerThread, self.thread)
+        found = await thread.intervals(active, self._patience(), pause)
         if found:
             self._heard = time.monotonic()
         for n, interval in enumerate(found):
@@ -201,6 +217,13 @@ class Consumer(of_faust.HookedConsumer):
             # that.
             await self.wait_first(self.callback(message), self.suspend_flow.wait())
         await asyncio.sleep(0)  # let the agents run, even if records come without a pause
+        if pause and all(self._little(one) for one in found):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.hurry.wait(), pause)
+
+    def _little(self, one: Interval) -> bool:
+        most = self.most()
+        return one.size < min(LITTLE, most.size // 2) and len(one.records) < most.records // 2
 
     async def _give_back(self, dropped: set[TP]) -> None:
         """Make the client fetch undelivered records again."""

@@ -72,8 +72,7 @@ class Worker:
         self._member = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restoring: set[Shard] = set()
-        self._tasks = Tasks(self.fail)
-        self._opening = asyncio.Lock()
+        self._tasks, self._opening = Tasks(self.fail), asyncio.Lock()
         self._followed = self._joined = self._leaving = False
         self._joining = Joining(setup.config.kafka.outage_timeout)
         self._shared = share(setup, self.operator, self.public.published)
@@ -98,7 +97,7 @@ class Worker:
         kafka, engine = setup.config.kafka, setup.config.engine
         clock = ClockLog({p.name: p.traits.horizon for p in made.pipelines})
         self._topology = Topology(made, names)
-        self._rests = Rests(clock)
+        self._rests = Rests(clock, self.shards)
         secrets = Secrets(setup.secret, drawn(os.urandom), setup.noise_keys, setup.sealing)
         self._asking = asking_of(setup.config.registry, self._wake) if made.framed else None
         stating = [one.topic for one in made.inputs if one.beside]
@@ -134,8 +133,7 @@ class Worker:
         self._claimed = tables_on_disk(self._topology, folder) if engine.standbys else []
         self.app = make_app(setup, self._topology, self.fail, identity.client_id, self._claimed)
         instance = self.app.conf.consumer_group_instance_id
-        cluster = Cluster(kafka)
-        self._namesake = Namesake(cluster, names.group, setup.member, instance, identity)
+        self._namesake = Namesake(Cluster(kafka), names.group, setup.member, instance, identity)
         declare_agents(self.app, self._topology, names.clock, self._deliver)
         self.app.on_rebalance_complete.connect(self._on_assigned)
         self.app.on_partitions_revoked.connect(self._on_revoked)
@@ -170,6 +168,7 @@ class Worker:
         # Dependencies set the order: shards need the logs of the follower, and the clock comes
         # last, because its first beat lets every shard begin.
         self._consumer.positions = self._positions
+        self._consumer.pause = self._rests.pause
         self._consumer.applied = self._applied
         self._consumer.doubt = self._doubt
         self._loop = asyncio.get_running_loop()
@@ -190,7 +189,6 @@ class Worker:
         if fresh:  # shards from other workers may need feedback that was dropped here
             await self._follower.recall()
         await asyncio.gather(*(self._open_shard(tp) for tp in fresh))
-        self._rests.among = len(self.shards)
         self._consumer.serve(set(self.shards))  # nor wait for the clock
         if self._clock.tp in assigned and not self._leaving:
             await self._clock.open()
@@ -233,8 +231,8 @@ class Worker:
 
     def _watched(self) -> list[Progress]:
         """Progress of all tasks that must make progress."""
-        found = [self._upkeep.progress, self._follower.progress, self.app.progress]
-        found += list(self._upkeep.inflow.progress.values())
+        found = [self._follower.progress, self.app.progress]
+        found += [self._upkeep.progress, *self._upkeep.inflow.progress.values()]
         found += [shard.progress for shard in [*self.shards.values(), *self._restoring]]
         besides = self._asking, self._stated, self._standbys, self._uploads
         found += [one.progress for one in besides if one is not None]
@@ -311,6 +309,8 @@ class Worker:
         return all(self.shards[tp].moved or self.shards[tp].applied >= reached(*tp) for tp in raw)
 
     def _wake(self) -> None:
+        if self._joined and not self._rests.pause():
+            self._consumer.hurry.set()
         for shard in self.shards.values():
             shard.wake()
         self._upkeep.prune_clock()

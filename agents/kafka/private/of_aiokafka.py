@@ -29,6 +29,7 @@ from ..intervals import Gone, Interval, Most, Positions, Taken, since
 from . import Needed, check
 
 QUIET_SECONDS = 2.0  # without records, after which a fetcher becomes patient
+BACKOFF = 0.1  # the library's seconds for which fetched records keep it from asking for others
 LONG_MS = 1_000  # for which the broker then holds a request; a new assignment may wait as long
 FIXED_MS = 5_000  # the same for a fixed assignment; other requests may wait as long
 
@@ -39,8 +40,8 @@ NEEDED: Needed = (
         Fetcher,
         (
             "_closed", "_create_fetch_waiter", "_fetch_max_wait_ms", "_fetch_task",
-            "_fetcher_timeout", "_notify", "_records", "_set_error", "_subscriptions",
-            "_wait_consume_future",
+            "_fetcher_timeout", "_notify", "_prefetch_backoff", "_records", "_set_error",
+            "_subscriptions", "_wait_consume_future",
         ),
     ),
     (FetchResult, ("_assignment", "_partition_records", "_update_position")),
@@ -114,6 +115,13 @@ def wait_patiently(consumer: Any, longest_ms: int = LONG_MS) -> None:
         fetcher._fetch_max_wait_ms = short
         fetcher._long_ms = longest_ms
         fetcher._fetcher_timeout = longest_ms / 2000  # every awaited event wakes it
+
+
+def pause(consumer: Any, seconds: float) -> None:
+    """Let a consumer that is patient ask only once until its records are taken after a pause."""
+    fetcher: Any = getattr(consumer, "_fetcher", None)
+    if type(fetcher) is PatientFetcher:
+        fetcher._prefetch_backoff = max(seconds, BACKOFF)
 
 
 async def fetch(

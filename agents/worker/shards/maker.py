@@ -78,12 +78,14 @@ class ShardMaker:
             step_records=setup.config.engine.step_records if raw else 0,
             resume=setup.resume_of(stage.source, tp.partition) if raw else 0,
             place=setup.names.place,
-            rest=self._rest(stage),
+            rest=self._rest(tp, stage),
         )
 
-    def _rest(self, stage: StageSpec) -> Rest | None:
-        if stage.stage in (AGGREGATE, VIEW):
-            return None  # they commit only at triggers, or when memory is full
-        if stage.pipeline is not None:
-            return self._rests.of([stage.pipeline.name], raw=False)
-        return self._rests.of([p.name for p in stage.source.pipelines], raw=True)
+    def _rest(self, tp: TP, stage: StageSpec) -> Rest | None:
+        if stage.stage == VIEW:
+            return None
+        if stage.pipeline is None:
+            return self._rests.of(tp, [p.name for p in stage.source.pipelines], raw=True)
+        rest = self._rests.of(tp, [stage.pipeline.name], raw=False)
+        # It commits only at triggers, or when memory is full.
+        return None if stage.stage == AGGREGATE else rest

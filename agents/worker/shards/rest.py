@@ -3,23 +3,28 @@
 A step costs some milliseconds, however few records it takes, and writes a frame to each partition
 of the next stage. With one step per beat, a process with many shards would spend more on steps than
 on events. So its shards rest after each step, longer the more shards there are. Then the steps per
-second do not grow with the number of shards, and frames grow instead.
+second do not grow with the number of shards, and frames grow instead. Fetching pauses, too: each
+fetch names all partitions, and each list that it finds passes through the agents.
 
 How steps are cut changes no release. A release waits for no rest either: a shard does not rest
-while it has not passed on a trigger that the clock has written.
+while it has not passed on a trigger that the clock has written, and meanwhile no fetch pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from aiokafka.structs import TopicPartition as TP
 
 from ....topics.records import Marker
 from ...clock.log import ClockLog
 
-EACH = 0.025  # seconds of rest for each shard of the process
-LEAST = 0.5  # shorter rests would save nothing, so a process with few shards keeps none
-LONGEST = 5.0  # the work that is left when a trigger comes grows with it
+EACH = 0.1  # seconds of rest for each shard of the process
+LEAST = 2.0  # shorter rests would save little, so a process with few shards keeps none
+LONGEST = 10.0  # the work that is left when a trigger comes grows with it
+PAUSE = 1.0  # seconds between two fetches of a process whose shards rest
 ENOUGH = 1 << 20  # bytes of waiting records that justify a step at once
 
 
@@ -30,29 +35,43 @@ def kept(among: float) -> float:
         among: number of shards of the process.
 
     >>> kept(12), kept(60), kept(400)
-    (0.0, 1.5, 5.0)
+    (0.0, 6.0, 10.0)
     """
     wanted = among * EACH
     return min(wanted, LONGEST) if wanted >= LEAST else 0.0
 
 
+class Marked(Protocol):
+    """A shard with its last committed marker."""
+
+    marker: Marker
+
+
 class Rests:
     """The length of rests for all shards of one process.
 
-    Attributes:
-        among: number of shards of this process.
+    Args:
+        shards: all open shards of this process.
     """
 
-    def __init__(self, clock: ClockLog) -> None:
+    def __init__(self, clock: ClockLog, shards: Mapping[TP, Marked]) -> None:
         self._clock = clock
-        self.among = 0
+        self._shards = shards
+        self._pressing: dict[TP, Callable[[Marker], bool]] = {}
 
     @property
     def seconds(self) -> float:
         """Seconds of a rest: see `kept`."""
-        return kept(self.among)
+        return kept(len(self._shards))
 
-    def of(self, pipelines: Collection[str], raw: bool) -> Rest:
+    def pause(self) -> float:
+        """Seconds between two fetches that find little; 0.0 while a trigger waits for a shard."""
+        asked = self._pressing
+        if any(tp in asked and asked[tp](one.marker) for tp, one in self._shards.items()):
+            return 0.0
+        return PAUSE if self.seconds else 0.0
+
+    def of(self, tp: TP, pipelines: Collection[str], raw: bool) -> Rest:
         """Make the rest of one shard.
 
         Args:
@@ -67,6 +86,7 @@ class Rests:
                 return any(place >= marker.clock for _, place, _ in last)
             return any(ordinal > marker.closed.get(name, 0) for name, _, ordinal in last)
 
+        self._pressing[tp] = pressing
         return Rest(self, pressing)
 
 

@@ -129,6 +129,19 @@ def test_a_fetcher_asks_less_often_while_nothing_comes_and_at_once_when_somethin
     assert steady._fetch_max_wait_ms == of_aiokafka.FIXED_MS
 
 
+def test_a_patient_fetcher_asks_once_for_each_pause() -> None:
+    """What one request found would else let it ask again every tenth of a second."""
+    fetcher = object.__new__(of_aiokafka.Fetcher)
+    vars(fetcher).update(_fetch_max_wait_ms=100, _records={}, _prefetch_backoff=0.1)
+    client = SimpleNamespace(_fetcher=fetcher)
+    of_aiokafka.wait_patiently(client)
+    of_aiokafka.pause(client, 1.0)
+    assert fetcher._prefetch_backoff == 1.0
+    of_aiokafka.pause(client, 0.0)
+    assert fetcher._prefetch_backoff == 0.1
+    of_aiokafka.pause(SimpleNamespace(), 1.0)  # a client without a fetcher
+
+
 def test_a_second_error_of_a_partition_does_not_end_fetching() -> None:
     """Both requests for its position find none; the library's fetcher fails at the second."""
     fetcher, tp = object.__new__(of_aiokafka.Fetcher), TopicPartition("t", 0)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import hushstream.agents.kafka.transport as transport
 import pytest
@@ -151,7 +152,8 @@ class Fetching(transport.Consumer):
 
     def __init__(self, found: list[Interval], lost: TP) -> None:
         self.found, self.lost = found, lost
-        self.generation, self.flow_active = 3, True
+        self.generation, self.moves, self.flow_active = 3, 1, True
+        self.hurry = asyncio.Event()
         self.can_resume_flow, self.suspend_flow = asyncio.Event(), asyncio.Event()
         self.sought: list[tuple[TP, int]] = []
         self.delivered: list[Message] = []
@@ -178,10 +180,10 @@ class Fetching(transport.Consumer):
         """The object that fetches."""
         return self
 
-    async def intervals(self, active: set[TP], seconds: float) -> list[Interval]:
+    async def intervals(self, active: set[TP], seconds: float, pause: float) -> list[Interval]:
         """Fetch during a whole rebalance, including its final seeks."""
-        self.before = list(self.sought)
-        self.generation += 1
+        self.before, self.paused = list(self.sought), pause
+        self.generation += self.moves
         return self.found
 
     async def seek_to(self, tp: TP, position: int) -> None:
@@ -214,6 +216,29 @@ def test_a_flow_that_is_resumed_begins_with_a_seek_to_where_the_shards_stand():
         assert made.before == [(TP("t", 0), 5), (TP("t", 1), 6)]  # before the fetch
         await made._deliver_once()
         assert made.before == made.sought and len(made.sought) == 2
+
+    asyncio.run(run())
+
+
+def test_fetching_pauses_until_it_is_hurried_unless_there_may_be_more():
+    async def took(made: Fetching, hurried: float, pause: float = 30.0) -> bool:
+        made.pause, loop = lambda: pause, asyncio.get_running_loop()
+        begun = loop.time()
+        loop.call_later(hurried, made.hurry.set)
+        await made._deliver_once()
+        return loop.time() - begun >= hurried
+
+    async def run() -> None:
+        made = Fetching([], TP("t", 2))
+        made.hurry.set()  # for an earlier trigger
+        assert await took(made, 0.1) and made.paused == 30.0
+        assert not await took(made, 0.2, pause=0.0)
+        made.any_paused = True  # its records would keep others from being fetched
+        assert not await took(made, 0.2) and made.paused == 0.0
+        made = Fetching([Interval(TP("t", 0), 5, 9, [], transport.LITTLE)], TP("t", 2))
+        made.callback, made.moves, made.wait_first = Mock(), 0, AsyncMock()
+        made.suspend_flow = made._message = Mock()
+        assert not await took(made, 0.2)
 
     asyncio.run(run())
 

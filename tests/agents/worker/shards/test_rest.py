@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import hushstream.agents.worker.shards.rest as rests
 import pytest
+from aiokafka.structs import TopicPartition as TP
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.worker.shards.rest import Rest, Rests
 from hushstream.topics.records import Marker
@@ -21,39 +23,38 @@ BEGUN = Marker("g", 0)
 def made(among: int) -> tuple[ClockLog, Rests]:
     horizons = {"p": P.mechanism.traits.horizon, "other": 4}
     clock = ClockLog(horizons, [(0, start(P)), (1, beat([5]))])
-    kept = Rests(clock)
-    kept.among = among
-    return clock, kept
+    shards = {TP("t", n): SimpleNamespace(marker=BEGUN) for n in range(among)}
+    return clock, Rests(clock, shards)
 
 
 def left(rest: Rest, now: float, marker: Marker = BEGUN, size: int = 100) -> float:
     return round(rest.left(now, marker, size), 6)
 
 
-@pytest.mark.parametrize("among, seconds", [(0, 0), (12, 0), (19, 0), (40, 1.0), (60, 1.5),
-                                            (10_000, 5.0)])  # fmt: skip
+@pytest.mark.parametrize("among, seconds", [(0, 0), (12, 0), (19, 0), (40, 4.0), (60, 6.0),
+                                            (10_000, 10.0)])  # fmt: skip
 def test_the_more_shards_the_longer_and_few_keep_none(among: int, seconds: float):
     assert made(among)[1].seconds == pytest.approx(seconds)
 
 
 def test_a_rest_begins_with_the_end_of_a_step():
-    rest = made(60)[1].of(["p"], raw=True)
+    rest = made(60)[1].of(TP("t", 0), ["p"], raw=True)
     assert left(rest, 7.0) == 0  # the first step does not wait
     rest.stepped(10.0, more=False)
-    assert (left(rest, 10.0), left(rest, 11.0), left(rest, 11.5)) == (1.5, 0.5, 0)
+    assert (left(rest, 10.0), left(rest, 11.0), left(rest, 16.0)) == (6.0, 5.0, 0)
     rest.stepped(20.0, more=True)  # the stage continues without new input
     assert left(rest, 20.0) == 0
 
 
 def test_much_input_ends_a_rest():
-    rest = made(60)[1].of(["p"], raw=True)
+    rest = made(60)[1].of(TP("t", 0), ["p"], raw=True)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1, size=rests.ENOUGH - 1) > 0 == left(rest, 0.1, size=rests.ENOUGH)
 
 
 def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled():
     clock, kept = made(60)
-    rest = kept.of(["other", "p"], raw=True)
+    rest = kept.of(TP("t", 0), ["other", "p"], raw=True)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1) > 0
     clock.append(2, trigger(P, 1, [9]))
@@ -63,7 +64,7 @@ def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled():
 
 def test_no_later_stage_rests_while_a_micro_batch_is_open_that_ends():
     clock, kept = made(60)
-    rest = kept.of(["p"], raw=False)
+    rest = kept.of(TP("t", 0), ["p"], raw=False)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1) > 0
     clock.append(2, trigger(P, 1, [9]))
@@ -71,13 +72,33 @@ def test_no_later_stage_rests_while_a_micro_batch_is_open_that_ends():
     assert left(rest, 0.1, replace(BEGUN, closed={"p": 1})) > 0
 
 
+def test_fetching_pauses_where_shards_rest_but_not_while_one_of_them_has_a_trigger_to_handle():
+    assert made(19)[1].pause() == 0
+    clock, kept = made(60)
+    assert kept.pause() == rests.PAUSE
+    shards = kept._shards
+    ingest, aggregate = TP("t", 3), TP("t", 4)
+    kept.of(ingest, ["p"], raw=True)
+    kept.of(aggregate, ["p"], raw=False)
+    shards[ingest].marker = replace(BEGUN, clock=2)
+    assert kept.pause() == rests.PAUSE
+    clock.append(2, trigger(P, 1, [9]))
+    assert kept.pause() == 0
+    shards[ingest].marker = replace(BEGUN, clock=3)
+    assert kept.pause() == 0  # its barrier is on its way
+    shards[aggregate].marker = replace(BEGUN, closed={"p": 1})
+    assert kept.pause() == rests.PAUSE
+    kept.of(TP("t", 99), ["p"], raw=True)  # a shard of another process by now
+    assert kept.pause() == rests.PAUSE
+
+
 def test_a_shard_is_woken_when_its_rest_is_over(tmp_path):
     async def run() -> None:
         shard, loop = unopened(tmp_path).shard(), asyncio.get_running_loop()
         kept = made(60)[1]
-        rest = kept.of(["p"], raw=True)
+        rest = kept.of(TP("t", 0), ["p"], raw=True)
         object.__setattr__(shard._spec, "rest", rest)
-        rest.stepped(loop.time() - 1.45, more=False)
+        rest.stepped(loop.time() - 5.95, more=False)
         shard.deliver(interval(0, 3))
         shard._wake.clear()
         assert shard._rests() and shard._rests()
