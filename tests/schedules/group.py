@@ -87,7 +87,7 @@ class SimApp:
         self._assigned: set[TP] = set()
         self._paused: set[TP] = set()
         self._at: dict[TP, int] = {}
-        self._more = asyncio.Event()
+        self.hurry, self._more = asyncio.Event(), asyncio.Event()
         self._watched: list[tuple[Any, Callable[[], None]]] = []
         self._due: dict[TP, float] = {}
 
