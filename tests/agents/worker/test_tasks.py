@@ -112,10 +112,13 @@ def worker() -> Any:
     made._clock = OwnedClock(setup, unused, made._tasks, unused, unused, Settling(0), lambda: True)
     made._joining, made._opening = Joining(60_000_000), asyncio.Lock()
     made.app = SimpleNamespace(
-        consumer=SimpleNamespace(group_error=lambda: None, member_id="a", serve=lambda _: None),
+        consumer=SimpleNamespace(
+            group_error=lambda: None, member_id="a", serve=lambda _: None, hurry=asyncio.Event()
+        ),
         crash_reason=None, should_stop=False, start=nothing, stop=nothing,
     )  # fmt: skip
-    made._shared, made._rests = SimpleNamespace(room=SimpleNamespace(among=0)), SimpleNamespace()
+    made._shared = SimpleNamespace(room=SimpleNamespace(among=0))
+    made._rests = SimpleNamespace(pause=float)
     made._upkeep = SimpleNamespace(run=endless, watch_topics=endless, prune_clock=lambda: None)
     return made
 
@@ -305,6 +308,16 @@ def test_shards_that_stay_are_served_before_others_are_open():
         assert seen == [("served", 0), ("closed", 2), ("opened", 1), ("served", 0, 1)]
 
     asyncio.run(run())
+
+
+def test_a_trigger_ends_a_pause_of_fetching():
+    made = worker()
+    made._joined, made._rests.pause = True, lambda: 1.0
+    made._wake()  # by a beat
+    assert not made.app.consumer.hurry.is_set()
+    made._rests.pause = float
+    made._wake()
+    assert made.app.consumer.hurry.is_set()
 
 
 def test_shards_that_are_being_opened_leave_too():
