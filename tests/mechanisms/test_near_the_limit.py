@@ -23,7 +23,7 @@ from hushstream.mechanisms.sums import HELD, LARGEST, hold
 from hushstream.mechanisms.tables import RowTable
 from hushstream.mechanisms.tops.settings import TopsParameters
 from hushstream.mechanisms.tops.settings import build as tops
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ..oracles.slots import join
@@ -125,6 +125,9 @@ def test_what_lies_beyond_63_bits_is_all_alike(floods, smoother, publish) -> Non
     st.integers(-5, 5), st.integers(-(1 << 40), 1 << 40), st.integers(-(1 << 30), 1 << 30),
     st.booleans(), st.booleans(), st.sampled_from(["threshold", "rounds"]),
 )  # fmt: skip
+@example(LARGEST, -1, -(1 << 39), -(1 << 29), True, False, "threshold")
+@example(-LARGEST, 1, 1 << 39, 1 << 29, True, True, "threshold")
+@example(-HELD, -1, 1 << 39, 1 << 29, True, False, "threshold")
 def test_a_released_sum_is_a_function_of_sum_and_noise_together(
     near, off, noise, moved, debias, count, selection
 ) -> None:
