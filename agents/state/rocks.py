@@ -396,5 +396,6 @@ def set_aside(path: Path) -> Path:
     """Rename a shard's damaged folder, and delete those renamed earlier."""
     other = path.with_name(f"damaged-{path.name}")
     shutil.rmtree(other, ignore_errors=True)
-    path.rename(other)
+    with contextlib.suppress(FileNotFoundError):  # the damage may be that the folder is gone
+        path.rename(other)
     return other

@@ -44,6 +44,9 @@ class LocalState:
         hold: rows kept in memory before they are written to disk.
 
     Attributes:
+        name: name of the table in metrics and messages.
+        place: the partition of its changelog.
+        path: its folder.
         moved: called after each list of records from the changelog.
         ready: whether the table is open and restored.
     """
@@ -54,20 +57,17 @@ class LocalState:
         self._shared = shared
         self._changelog = changelog
         self._partition = partition
+        self.name = f"{changelog}-{partition}"
+        self.place = TopicPartition(changelog, partition)
         self._hold = hold
         self.moved = moved
-        self._path = shared.data_dir / shared.genesis / changelog / str(partition)
+        self.path = shared.data_dir / shared.genesis / changelog / str(partition)
         self._store: RocksStore | None = None
         self._guard = threading.Lock()  # so that a table is not closed while a thread writes it
         self.ready = False
         self._damages = 0
         self.end = 0  # end of the changelog when it was read
         self._unseen = 0  # rows since the position was last written to disk
-
-    @property
-    def name(self) -> str:
-        """Name of this table in metrics and messages."""
-        return f"{self._changelog}-{self._partition}"
 
     @property
     def table(self) -> RocksStore:
@@ -79,11 +79,6 @@ class LocalState:
         if self._store is None or not self.ready:
             raise EngineError(f"the state {self.name} is closed")
         return self._store
-
-    @property
-    def place(self) -> TopicPartition:
-        """The partition of its changelog."""
-        return TopicPartition(self._changelog, self._partition)
 
     @property
     def position(self) -> int:
@@ -225,8 +220,8 @@ class LocalState:
         head, folder = found
         try:
             self.close()
-            discard(self._path)
-            folder.rename(self._path)
+            discard(self.path)
+            folder.rename(self.path)
             store = self._opened()
             known = self._known(store)
             if known is not None and known == known_of(*head.rows):
@@ -251,11 +246,6 @@ class LocalState:
         self.table.copy(folder)
         return read_rows(folder, TOLD)
 
-    @property
-    def path(self) -> Path:
-        """Folder of the table."""
-        return self._path
-
     async def hanging(self) -> tuple[str, bool]:
         """Name the transaction that hangs in the changelog; return also whether the table has it.
 
@@ -271,7 +261,7 @@ class LocalState:
 
     def _told(self) -> Known | None:
         if self._store is None:
-            return known_in(self._path)
+            return known_in(self.path)
         try:
             return self._known(self._store)
         except DamagedError:  # `open` meets it again
@@ -303,10 +293,18 @@ class LocalState:
     def close(self, soon: bool = False) -> None:
         """Close the table and its folder, even if `open` was cancelled.
 
+        What a close writes may meet damage that no step has met; the table is set aside then.
+
         Args:
             soon: whether to leave a large table on disk as it is; the next start brings it up to
                 date.
         """
+        try:
+            self._close(soon)
+        except DamagedError as error:
+            self.set_aside(error)
+
+    def _close(self, soon: bool) -> None:
         with self._guard:
             if self._store is not None:
                 try:
@@ -328,13 +326,13 @@ class LocalState:
         if self._damages > DAMAGES:
             raise EngineError(f"{error}, again and again: check the disk") from error
         self._dropped()
-        other = set_aside(self._path)
+        other = set_aside(self.path)
         log.warning("%s; it is set aside as %s and restored from its changelog", error, other)
 
     def _opened(self) -> RocksStore:
         shared = self._shared
         self._store = RocksStore(
-            self._path, shared.cache, shared.write_buffer_bytes, self._hold, shared.units
+            self.path, shared.cache, shared.write_buffer_bytes, self._hold, shared.units
         )
         return self._store
 
@@ -346,7 +344,7 @@ class LocalState:
 
     def _anew(self) -> RocksStore:
         self.close()
-        discard(self._path)
+        discard(self.path)
         return self._opened()
 
     async def _read(self, store: RocksStore, start: int | None) -> None:

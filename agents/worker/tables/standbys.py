@@ -155,23 +155,33 @@ class Standbys:
     async def _round(self, client: Any) -> None:
         for copy in [one for one in self._copies.values() if not one.state.ready]:
             await self._work(copy, copy.state.open())
-        known = {
-            one.state.place: one.state.position
-            for one in self._copies.values()
-            if one.state.ready and not one.lock.locked()
-        }
-        if not known:
+        places = await self._places()
+        if not places:
             return
+        known = {place: position for place, (position, _) in places.items()}
         ends = await reached(client, known)
         self._tell(known, ends)
         for copy in list(self._copies.values()):
             end = ends.get(copy.state.place)
             if end is None or not copy.state.ready:
                 continue
-            if copy.state.position < end:
+            position, old = places[copy.state.place]
+            if position < end:
                 await self._work(copy, copy.state.follow(client, end, self._thread))
-            elif copy.state.old:
+            elif old:
                 await self._work(copy, self._in_thread(copy.state.renew))
+
+    async def _places(self) -> dict[TopicPartition, tuple[int, bool]]:
+        """Read each copy's position, and whether it was noted long ago, unless it is in use."""
+        known: dict[TopicPartition, tuple[int, bool]] = {}
+        for copy in [one for one in self._copies.values() if one.state.ready]:
+            if copy.lock.locked():
+                continue
+            try:
+                known[copy.state.place] = copy.state.position, copy.state.old
+            except DamagedError as error:
+                await self._work(copy, self._in_thread(partial(copy.state.set_aside, error)))
+        return known
 
     def _tell(self, known: Ends, ends: Ends) -> None:
         """Report the lag of all copies to the operator, before they catch up."""

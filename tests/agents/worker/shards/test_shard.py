@@ -15,6 +15,7 @@ import hushstream.agents.worker.shards.shard as shard_module
 import hushstream.agents.worker.tables.local_state as local_state
 import pytest
 from aiokafka.errors import ProducerFenced
+from hushstream.agents.state.rocks import discard
 from hushstream.agents.worker.shards.shard import Shard
 from hushstream.errors import DamagedError, EngineError
 from hushstream.topics.records import Marker
@@ -79,11 +80,43 @@ def test_a_table_that_is_damaged_while_it_serves_is_restored(bench, monkeypatch)
     assert (bench.path().parent / "damaged-0").is_dir()
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_table_whose_damage_shows_when_it_is_closed_is_restored(bench, monkeypatch, again):
+    """A close writes held rows, and so may be the first to read a damaged block."""
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 5))
+        await applied(shard, 5)
+
+        def damaged() -> None:
+            raise DamagedError("a block")
+
+        monkeypatch.setattr(shard._state.table, "flush", damaged)
+        if again:  # as after a fenced transaction
+            before = shard._state.table
+            await shard._open_again()
+            assert shard._state.table is not before
+        else:
+            await shard.close()
+            shard = bench.shard()
+            await shard.open()
+        assert (shard.applied, shard._state.table.get_many([b"n"])) == (5, [b"5"])
+        await shard.close()
+
+    asyncio.run(run())
+    assert bench.rows()[b"n"] == b"5" and bench.failures == []
+    assert (bench.path().parent / "damaged-0").is_dir()
+
+
 def test_a_disk_that_damages_one_table_after_the_other_is_given_up(tmp_path):
     async def run() -> None:
         state = unopened(tmp_path).shard()._state
-        for _ in range(local_state.DAMAGES):
+        for number in range(local_state.DAMAGES):
             state._opened()
+            if number:  # the damage may also be that the folder is gone
+                discard(state.path)
             state.set_aside(DamagedError("a block"))
         with pytest.raises(EngineError, match="check the disk"):
             state.set_aside(DamagedError("a block"))

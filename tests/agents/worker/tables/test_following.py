@@ -60,7 +60,7 @@ def test_a_copy_that_is_killed_tells_how_far_it_came(shared, monkeypatch, hold, 
         with ThreadPoolExecutor(1) as thread:
             await state.follow(client, 6, thread)
         assert state.position == 6
-        known = known_in(state._path)  # the state after a kill
+        known = known_in(state.path)  # the state after a kill
         assert (known is not None and (known.position, known.marker.applied) == (6, 7)) is tells
         state.close()
 

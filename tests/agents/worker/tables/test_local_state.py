@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from hushstream.agents.state.layout import MARKER, POSITION
+from hushstream.agents.state.layout import MARKER, POSITION, UNIT, UNIT_WIDTH
 from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shared import Shared
@@ -75,3 +75,26 @@ def test_a_table_is_not_closed_under_the_thread_that_fills_it(tmp_path: Path, mo
     monkeypatch.setattr(local_state, "apply", slow)
     asyncio.run(closed_early())
     assert found == [[b"1"]]
+
+
+def test_a_block_that_only_the_close_reads_may_be_damaged(tmp_path: Path, monkeypatch):
+    """A close merges the changed rows of units into blocks that it reads for this alone."""
+    monkeypatch.setattr(local_state, "read_to_end", changelog)
+    pool = ThreadPoolExecutor(1)
+    shared = Shared(Kafka(), "g", tmp_path, Cache(1 << 20), 1 << 20, pool, OperatorMetrics(), 1)
+    units = [UNIT + n.to_bytes(UNIT_WIDTH - 1, "big") for n in range(5_000)]
+
+    state = LocalState(shared, "log", 0, 10_000, lambda: None)
+    asyncio.run(state.open())
+    state.write(dict.fromkeys(units, b"before"), 2)
+    state.table.flush()
+    state.write(dict.fromkeys(units[::7], b"after"), 2)
+    for blocks in state.path.glob("*.sst"):
+        data = bytearray(blocks.read_bytes())
+        middle = len(data) // 3
+        data[middle : middle + 64] = bytes(64)
+        blocks.write_bytes(data)
+    state.close()
+    assert (state.path.parent / "damaged-0").is_dir() and not state.path.exists()
+    assert asyncio.run(state.open()) == Marker("g", 1)  # from its changelog
+    state.close()

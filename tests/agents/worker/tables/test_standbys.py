@@ -34,10 +34,16 @@ class State:
         self.name = f"log-{tp.partition}"
         self.moved = moved
         self.ready = False
-        self.position = 0
+        self.at = 0
         self.lists = 10
         self.did: list[str] = []
-        self.damaged = self.old = False
+        self.damaged = self.unreadable = self.old = False
+
+    @property
+    def position(self) -> int:
+        if self.unreadable:
+            raise DamagedError("a table is damaged")
+        return self.at
 
     def renew(self) -> None:
         self.did.append("renew")
@@ -56,7 +62,7 @@ class State:
         while self.position < end:
             self.did.append("begins a list")
             await asyncio.sleep(0.001)
-            self.position += 1
+            self.at += 1
             self.did.append("has written it")
             self.moved()
 
@@ -65,7 +71,7 @@ class State:
         self.ready = False
 
     def set_aside(self, error: DamagedError) -> None:
-        self.damaged = self.ready = False
+        self.damaged = self.unreadable = self.ready = False
         self.did.append("set aside")
 
     def forget(self) -> None:
@@ -185,13 +191,15 @@ def test_nothing_is_given_for_a_shard_that_nobody_stood_by_for(shared, logs):
     asyncio.run(body())
 
 
-def test_a_damaged_copy_is_set_aside_and_restored(shared, logs):
+@pytest.mark.parametrize("shown", ["damaged", "unreadable"])
+def test_a_damaged_copy_is_set_aside_and_restored(shared, logs, shown):
     async def body() -> None:
         async with Running(shared) as running:
             state = running.states[ONE]
             await until(lambda: state.ready)
-            state.damaged, logs.end = True, 3
-            await until(lambda: state.position == 3)
+            setattr(state, shown, True)
+            logs.end = 3
+            await until(lambda: state.at == 3)
             assert state.did[:4] == ["open", "set aside", "open", "begins a list"]
 
     asyncio.run(body())
