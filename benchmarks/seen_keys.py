@@ -7,14 +7,18 @@ Each deployment sees a number of keys once each, from users with eight keys; in 
 ``--public`` keys have 400 users each and become public. The first trigger handles all of them. Two
 more triggers follow with ``--changed`` new records each, for keys seen before: the cost of a
 trigger should depend only on the keys that it touches, that are due and that are public, however
-many were seen. The worker is then stopped and started with its tables, and once more without them.
+many were seen. Before such a trigger the worker has consumed its records, as it would in a stream
+that fills a window over hours. The worker is then stopped and started with its tables, and once
+more without them.
 Everything runs on a real broker with one worker and two cells partitions; other load on the machine
 affects the seconds.
 
 - ``keys``, ``records``: their numbers at the first trigger.
 - ``fill_seconds``, ``fill_cpu_us``: of the first trigger, from the cut to the last manifest; CPU of
   the worker until then, for a record.
-- ``trigger_cpu``, ``trigger_seconds``: of the worker, for each of the later triggers.
+- ``before_cpu``: of the worker, to consume the records of each of the later triggers.
+- ``trigger_cpu``, ``trigger_seconds``: of the worker, for each of the later triggers, from the
+  request to the last manifest.
 - ``released``: keys of the last release.
 - ``key_bytes``: of tables of aggregate for each key seen; ``state_mb``: all tables;
   ``changelog_mb``: their topics at the broker.
@@ -53,6 +57,8 @@ CROWD = 400  # users of a public key
 NEW = 10**9  # number of the first user of later records
 HOUR = 3_600_000  # milliseconds
 LATER = 2  # triggers after the first
+QUIET_SECONDS = 3.0  # a worker without work for so long has consumed everything
+QUIET = 0.15  # most CPU of such a worker: seconds in a second
 PATIENCE = 3 * 3600.0  # seconds allowed for a request to a worker
 console = Console(stderr=True)
 Event = tuple[int, bytes]
@@ -152,6 +158,17 @@ class Deployment:
             self._worker.wait(300)
             self._worker = None
 
+    def settle(self) -> float:
+        """Wait until the worker has consumed everything; seconds of CPU until then."""
+        assert self._worker is not None
+        process = psutil.Process(self._worker.pid)
+        used = begun = sum(process.cpu_times()[:2])
+        while True:
+            time.sleep(QUIET_SECONDS)
+            before, used = used, sum(process.cpu_times()[:2])
+            if used - before < QUIET * QUIET_SECONDS:
+                return used - begun
+
     def trigger(self, number: int) -> tuple[float, float]:
         """Request a trigger, and wait for its release; seconds, and seconds of CPU."""
         assert self._worker is not None
@@ -193,9 +210,11 @@ def measure(run: Deployment, keys: int, changed: int, public: int) -> dict[str, 
         run.start()
         seconds, cpu = run.trigger(1)
     after: list[tuple[float, float]] = []
+    before: list[float] = []
     for number in range(LATER):
         with console.status(f"{say}trigger {number + 2}"):
             run.produce(later(keys, changed, number), number + 1)
+            before.append(run.settle())
             after.append(run.trigger(number + 2))
     with console.status(say + "restarts"):
         run.stop()
@@ -210,6 +229,7 @@ def measure(run: Deployment, keys: int, changed: int, public: int) -> dict[str, 
         "records": records,
         "fill_seconds": round(seconds, 1),
         "fill_cpu_us": round(1e6 * cpu / records, 2),
+        "before_cpu": [round(spent, 2) for spent in before],
         "trigger_seconds": [round(wall, 2) for wall, _ in after],
         "trigger_cpu": [round(spent, 2) for _, spent in after],
         "released": run.released,
