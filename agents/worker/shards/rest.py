@@ -71,8 +71,8 @@ class Rests:
             return 0.0
         return PAUSE if self.seconds else 0.0
 
-    def of(self, tp: TP, pipelines: Collection[str], raw: bool) -> Rest:
-        """Make the rest of one shard.
+    def add(self, tp: TP, pipelines: Collection[str], raw: bool) -> Rest:
+        """Make the rest of one shard; from now on `pause` minds its triggers.
 
         Args:
             pipelines: names of the pipelines whose records it takes.

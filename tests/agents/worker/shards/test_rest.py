@@ -38,7 +38,7 @@ def test_the_more_shards_the_longer_and_few_keep_none(among: int, seconds: float
 
 
 def test_a_rest_begins_with_the_end_of_a_step():
-    rest = made(60)[1].of(TP("t", 0), ["p"], raw=True)
+    rest = made(60)[1].add(TP("t", 0), ["p"], raw=True)
     assert left(rest, 7.0) == 0  # the first step does not wait
     rest.stepped(10.0, more=False)
     assert (left(rest, 10.0), left(rest, 11.0), left(rest, 16.0)) == (6.0, 5.0, 0)
@@ -47,14 +47,14 @@ def test_a_rest_begins_with_the_end_of_a_step():
 
 
 def test_much_input_ends_a_rest():
-    rest = made(60)[1].of(TP("t", 0), ["p"], raw=True)
+    rest = made(60)[1].add(TP("t", 0), ["p"], raw=True)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1, size=rests.ENOUGH - 1) > 0 == left(rest, 0.1, size=rests.ENOUGH)
 
 
 def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled():
     clock, kept = made(60)
-    rest = kept.of(TP("t", 0), ["other", "p"], raw=True)
+    rest = kept.add(TP("t", 0), ["other", "p"], raw=True)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1) > 0
     clock.append(2, trigger(P, 1, [9]))
@@ -64,7 +64,7 @@ def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled():
 
 def test_no_later_stage_rests_while_a_micro_batch_is_open_that_ends():
     clock, kept = made(60)
-    rest = kept.of(TP("t", 0), ["p"], raw=False)
+    rest = kept.add(TP("t", 0), ["p"], raw=False)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1) > 0
     clock.append(2, trigger(P, 1, [9]))
@@ -78,8 +78,8 @@ def test_fetching_pauses_where_shards_rest_but_not_while_one_of_them_has_a_trigg
     assert kept.pause() == rests.PAUSE
     shards = kept._shards
     ingest, aggregate = TP("t", 3), TP("t", 4)
-    kept.of(ingest, ["p"], raw=True)
-    kept.of(aggregate, ["p"], raw=False)
+    kept.add(ingest, ["p"], raw=True)
+    kept.add(aggregate, ["p"], raw=False)
     shards[ingest].marker = replace(BEGUN, clock=2)
     assert kept.pause() == rests.PAUSE
     clock.append(2, trigger(P, 1, [9]))
@@ -88,7 +88,7 @@ def test_fetching_pauses_where_shards_rest_but_not_while_one_of_them_has_a_trigg
     assert kept.pause() == 0  # its barrier is on its way
     shards[aggregate].marker = replace(BEGUN, closed={"p": 1})
     assert kept.pause() == rests.PAUSE
-    kept.of(TP("t", 99), ["p"], raw=True)  # a shard of another process by now
+    kept.add(TP("t", 99), ["p"], raw=True)  # a shard of another process by now
     assert kept.pause() == rests.PAUSE
 
 
@@ -96,7 +96,7 @@ def test_a_shard_is_woken_when_its_rest_is_over(tmp_path):
     async def run() -> None:
         shard, loop = unopened(tmp_path).shard(), asyncio.get_running_loop()
         kept = made(60)[1]
-        rest = kept.of(TP("t", 0), ["p"], raw=True)
+        rest = kept.add(TP("t", 0), ["p"], raw=True)
         object.__setattr__(shard._spec, "rest", rest)
         rest.stepped(loop.time() - 5.95, more=False)
         shard.deliver(interval(0, 3))
