@@ -146,7 +146,9 @@ class ClockLead:
 class Pace:
     """The rest between two beats, longer while there are no records and nothing is due.
 
-    A beat without new records writes nothing, but still asks the broker.
+    A beat without new records writes nothing, but still asks the broker. So the time of the beat
+    that covers a record depends on whether others came before it (`docs/guarantee.md`, side
+    channels).
 
     Args:
         seconds: time between two beats while there is work.

@@ -19,6 +19,9 @@ sequence of records with keys, and the bound holds for every such sequence, what
 unit without attributes has a key too (``otherwise``): its records go to the same topic, so that its
 lack of attributes does not show. ∎
 
+A tombstone names its unit by text, which may be that of a text and of a whole number: it then
+removes the attributes of both units, and belongs to neither: both neighbours have it.
+
 If another unit's attributes completed a record's key, removing that unit would move records of the
 first to other keys, and no bound on one unit's records would cover that. If only a unit's
 attributes differ, its records are replaced by others: one unit removed and one added, 2ε.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hushstream.agents.clock.wall_time as clock_module
+import pytest
 from hushstream.agents.clock.wall_time import Pace, Settling, WallClock
 
 
@@ -77,6 +78,23 @@ def test_a_clock_with_nothing_to_do_rests_longer_and_never_where_something_is_ne
     # A trigger that comes due during a rest was seen before it, even if the wall clock drifts.
     most = clock_module.QUIET_BEAT_SECONDS + clock_module.JUMP_SECONDS / 10
     assert most * 1e6 < clock_module.SOON
+
+
+@pytest.mark.parametrize(("earlier", "covered"), [((), 12.25), ((10.0,), 11.5)])
+def test_an_earlier_record_changes_the_time_of_the_beat_that_covers_a_later_one(
+    monkeypatch, earlier, covered
+):
+    tick, seen = [0.0], 0
+    monkeypatch.setattr(clock_module.time, "monotonic", lambda: tick[0])
+    pace, arrivals = Pace(0.25), (*earlier, 11.3)
+    while seen < len(arrivals):
+        tick[0] += pace.left(soon=False)
+        pace.begin()
+        there = sum(arrival <= tick[0] for arrival in arrivals)
+        if there > seen:
+            pace.stir()
+        seen = there
+    assert tick[0] == covered
 
 
 SECOND = 1_000_000
