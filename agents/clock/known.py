@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,15 @@ from ...topics.names import Names
 from ...topics.records import Snapshot, decode_request
 from ...topics.signatures import SigningKey
 from ..deployment.model import Deployment
-from ..kafka.clients import Silence, check_reached, consumer, read_to_end, stop_quietly
+from ..kafka.clients import (
+    Silence,
+    check_reached,
+    consumer,
+    reached,
+    read_to_end,
+    reader,
+    stop_quietly,
+)
 from ..kafka.private.of_aiokafka import FIXED_MS, wait_patiently
 from ..kafka.progress import Progress
 from .clock import Clock, too_early
@@ -34,6 +43,8 @@ from .wall_time import WallClock
 from .witness import Witness
 
 log = logging.getLogger("hushstream.clock")
+
+AGAIN_SECONDS = 0.2  # before both logs are read again
 
 
 def check_grown(deployment: Deployment, ledger: Ledger) -> None:
@@ -93,23 +104,35 @@ class KnownLogs:
         """Read the ledger and the clock log, each to its end.
 
         If this machine is suspended between the two, another owner takes over, and the clock log
-        then holds triggers whose charges the ledger read before lacks. So a charge counts as
-        missing only if the ledger has not grown since.
+        then holds triggers whose charges the ledger read before lacks. Brokers end a transaction
+        in one log before the other. So a charge counts as missing only if the ledger has not grown
+        since, and no transaction is open in it.
 
         Raises:
             LedgerError: the ledger did not pay for a trigger.
             RewoundError: a log lacks what this owner has read or written before.
         """
+        until = time.monotonic() + self._kafka.outage_timeout / 1e6
         while True:
             await self._read_ledger()
             known = len(self.ledger.records)
             try:
                 return await self._read_clock()
             except LedgerError:
+                ending = time.monotonic() < until and await self._ending()
                 await self._read_ledger()
-                if len(self.ledger.records) == known:
+                if len(self.ledger.records) == known and not ending:
                     raise
                 log.warning("another owner of the clock has charged meanwhile; reading again")
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _ending(self) -> bool:
+        """Whether a transaction is open in the ledger."""
+        place, ends = TopicPartition(self._names.ledger, 0), list[int]()
+        for committed in (True, False):
+            async with reader(self._kafka, committed) as client:
+                ends.append((await reached(client, {place: 0}))[place])
+        return ends[0] < ends[1]
 
     async def _read_ledger(self) -> None:
         """Read the ledger to its end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -113,18 +113,30 @@ def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) ->
     """Return the ledger that pays for every trigger; read it again if it lacks a charge.
 
     A running clock charges and fires in one transaction, so a ledger that is read after the clock
-    log has every charge that the log needs.
+    log has every charge that the log needs, unless brokers have yet to end that transaction in the
+    ledger. They are given `kafka.outage_timeout`.
 
     Raises:
         LedgerError: a trigger was not paid for.
     """
-    try:
+    with suppress(LedgerError):
         read.check_paid(ledger)
         return ledger
-    except LedgerError:
-        newer = read_ledger(cluster, names.deployment)
-        read.check_paid(newer)
-        return newer
+    until = time.monotonic() + cluster.kafka.outage_timeout / 1e6
+    while True:
+        ending = time.monotonic() < until and _ending(cluster, names.ledger)
+        ledger = read_ledger(cluster, names.deployment)
+        try:
+            read.check_paid(ledger)
+            return ledger
+        except LedgerError:
+            if not ending:
+                raise
+
+
+def _ending(cluster: Cluster, topic: str) -> bool:
+    """Whether a transaction is open in a topic of one partition."""
+    return cluster.offsets.ends(topic, 1)[0] < cluster.offsets.written(topic, 0)
 
 
 def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[RawRecord]]:

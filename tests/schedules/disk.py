@@ -27,6 +27,10 @@ class Folder(PurePosixPath):
     def unlink(self, missing_ok: bool = False) -> None:
         """Do nothing: files beside a table are not kept."""
 
+    def rename(self, other: Any) -> None:
+        """Delete a table: nothing reads it under its new name."""
+        discard(self)
+
     def iterdir(self) -> Iterator[Any]:
         """The tables below; for a table, one file."""
         if str(self) in world.current().disks:

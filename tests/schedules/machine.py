@@ -172,3 +172,5 @@ class Machine:
                         POSITION: json.dumps(said).encode(),
                         INDEX: b"",
                     }
+                    if self._world.undo is not None:
+                        self._world.undo.pop(path, None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import hushstream.agents.clock.known as module
 import pytest
+from aiokafka.structs import TopicPartition
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.known import KnownLogs, check_grown
 from hushstream.agents.clock.ledger import Ledger
@@ -37,6 +39,10 @@ def reading(monkeypatch, logs: dict[str, list[bytes]]) -> KnownLogs:
     return known_logs(Ledger())
 
 
+async def not_ending() -> bool:
+    return False
+
+
 def logs_of(clock: Clock, ledger: Ledger) -> dict[str, list[bytes]]:
     """The ledger and the clock log after one trigger."""
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
@@ -62,8 +68,10 @@ def test_an_owner_refuses_a_ledger_that_has_not_paid_for_a_trigger(monkeypatch):
     logs = logs_of(*begun(with_pipeline(external=False)))
     asyncio.run(reading(monkeypatch, logs).read())
     logs["v1"] = logs["v1"][:1]
+    made = reading(monkeypatch, logs)
+    monkeypatch.setattr(made, "_ending", not_ending)
     with pytest.raises(LedgerError, match="never charged by this ledger"):
-        asyncio.run(reading(monkeypatch, logs).read())
+        asyncio.run(made.read())
 
 
 def test_an_owner_that_slept_between_the_logs_reads_what_was_charged_meanwhile(monkeypatch):
@@ -76,9 +84,40 @@ def test_an_owner_that_slept_between_the_logs_reads_what_was_charged_meanwhile(m
         return 0
 
     monkeypatch.setattr(module, "beginning", sleep)
+    monkeypatch.setattr(made, "_ending", not_ending)
     asyncio.run(made.read())
     assert [r.encode() for r in made.ledger.records] == logs["v1"]
     assert made.clock.due(ORIGIN + 6 * HOUR) == []  # the trigger is fired and paid for
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_charge_is_not_missing_while_its_transaction_ends_in_the_ledger(monkeypatch, ends):
+    """Brokers end a transaction in one log before the other."""
+    logs = logs_of(*begun(with_pipeline(external=False)))
+    charge, end, asked = logs["v1"].pop(), len(logs["v1"]) + 1, list[bool]()
+
+    @asynccontextmanager
+    async def reader(kafka: object, committed: bool):
+        yield committed
+
+    async def reached(committed: bool, known: dict[TopicPartition, int]):
+        asked.append(committed)
+        if ends and len(asked) == 8:  # the fourth look finds it ended
+            logs["v1"].append(charge)
+        return dict.fromkeys(known, len(logs["v1"]) if committed else end)
+
+    made = reading(monkeypatch, logs)
+    monkeypatch.setattr(module, "reader", reader)
+    monkeypatch.setattr(module, "reached", reached)
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
+    if ends:
+        asyncio.run(made.read())
+        assert [r.encode() for r in made.ledger.records] == logs["v1"]
+        return
+    made._kafka = SimpleNamespace(outage_timeout=200_000)
+    with pytest.raises(LedgerError, match="never charged by this ledger"):
+        asyncio.run(made.read())
+    assert len(asked) > 4
 
 
 @pytest.mark.parametrize("log", ["v1", "clock"])

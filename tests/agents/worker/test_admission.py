@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -284,3 +285,40 @@ def test_what_another_look_cannot_mend_is_said_at_once(monkeypatch, brokers: int
     with pytest.raises(type(error)) as raised:
         looked(monkeypatch, looks, [])
     assert looks.slept == [] and "cut off" not in str(raised.value)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_start_waits_for_a_transaction_that_brokers_have_not_ended_in_the_ledger(
+    monkeypatch, ends: bool
+):
+    """Brokers end a transaction in one log before the other."""
+    reads, missing = list[str](), LedgerError("never charged")
+
+    def check(ledger: str) -> None:
+        if ledger != "whole":
+            raise missing
+
+    def read_ledger(*_: object) -> str:
+        reads.append("whole" if ends and len(reads) == 3 else "short")
+        return reads[-1]
+
+    offsets = SimpleNamespace(ends=lambda *_: [5], written=lambda *_: 6)
+    cluster: Any = SimpleNamespace(kafka=SimpleNamespace(outage_timeout=300_000), offsets=offsets)
+    log: Any = SimpleNamespace(check_paid=check)
+    monkeypatch.setattr(clock_start, "read_ledger", read_ledger)
+
+    def paid() -> Any:
+        names: Any = SimpleNamespace(ledger="l", deployment="d")
+        return clock_start.check_paid(cluster, log, "short", names)  # type: ignore[arg-type]
+
+    if ends:
+        assert paid() == "whole" and len(reads) == 4
+        return
+    with pytest.raises(LedgerError):
+        paid()
+    assert len(reads) > 4
+    reads.clear()
+    offsets.written = lambda *_: 5  # nothing is open: the charge is missing
+    with pytest.raises(LedgerError):
+        paid()
+    assert len(reads) == 1
