@@ -4,6 +4,10 @@ While the registry gives no clear answer, stages wait. So an outage delays recor
 a good one into a dead letter. If one id gets no answer while others do, it is bad: writers must not
 be able to stop a worker, or delay other partitions, by ids in records. Stages themselves keep the
 schema of an id, so a later, different answer of the registry is never asked for.
+
+A record whose schema is unknown has no readable unit, and is nobody's (`docs/guarantee.md`). It may
+still decide about other records: if the registry gets the schema a moment later, `UNKNOWN_SECONDS`
+go by before it is asked for again, and meanwhile records with that schema are dead letters.
 """
 
 from __future__ import annotations
