@@ -7,6 +7,10 @@ yields a single `Unread` record in place of its records. Any other batch is infl
 portions of `PORTION` bytes, and a record larger than the partition allows is replaced in the same
 way. Both decisions depend only on the stored batch and the pinned configuration, so a replay
 repeats them.
+
+A batch beyond `MOST` is lost whole, so records of one unit may take those of others with them, as
+a malformed batch would. The contribution bound does not cover that: neighbours' streams are in
+batches on the same side of the limit. A producer with its usual limits sends none beyond it.
 """
 
 from __future__ import annotations

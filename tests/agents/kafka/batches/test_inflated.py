@@ -80,6 +80,17 @@ def test_a_batch_beyond_the_limit_is_one_record_at_its_last_offset(monkeypatch):
     assert [len(r.value) for r in both] == [0, 5]
 
 
+def test_a_batch_beyond_the_limit_takes_the_records_of_others_with_it(monkeypatch):
+    monkeypatch.setattr(within, "__defaults__", (1 << 16,))
+    monkeypatch.setattr(inflated, "PORTION", 1 << 10)
+    small = [100] * 5
+    assert [one.value for one in read(build([*small, 1 << 15], 4))][:5] == [
+        bytes([place]) * 100 for place in range(5)
+    ]
+    (lost,) = read(build([*small, 1 << 15, 1 << 15], 4))
+    assert isinstance(lost.value, Unread) and lost.value.reason == "huge_batch"
+
+
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_batch_that_is_cut_or_broken_is_corrupt_and_says_so(codec):
     data = build([900] * 20, codec)
