@@ -20,6 +20,14 @@ def test_topics_are_printed_without_a_cluster(folder):
     for word in ("hush.ledger.v1", "hush.pages.releases.v1", "hush.pages.dlq", "retention.ms=-1",
                  "cleanup.policy=compact", "transactional-id", "READ", "auditor:"):  # fmt: skip
         assert word in out
+    readers = dict(zip(named := out.splitlines(), named[2:], strict=False))
+    for topic, whose in (
+        ("hush.owners.v1", "anyone"),
+        ("hush.pages.releases.v1", "anyone, of copies (docs/guarantee.md, side channels)"),
+        ("hush.pages.latest.v1", "anyone, of copies (docs/guarantee.md, side channels)"),
+        ("hush.pages.dlq", "workers only: raw data"),
+    ):
+        assert readers[topic].partition("readers: ")[2] == whose
     code, out, _ = typed("topics", "--print", "--json", "--bootstrap", "127.0.0.1:1")
     body = json.loads(out)
     assert set(body) == {"topics", "group", "transactional_ids", "reads", "rights"}
