@@ -28,6 +28,13 @@ key, the noise there still has the distribution it was drawn from, so an epoch a
 E[sₑ]·c/left, and all epochs at most fc by the bound on every path. The probability of any failure
 is at most that expected number. ∎
 
+*One epoch alone.* Let the neighbours differ by a unit's records of one epoch, the other epochs
+being the same. What the unit does not spend there it may spend later, so releases of later epochs
+differ too, and the cost of the one epoch does not cover them. Both streams are neighbours, as
+above, of the one without the unit; hence all releases of the period together are (2ε, δ(1 + e^ε))
+differentially private, with the ε and δ of the cap. Without deletions the squared shifts add up to
+at most 2fμ², since (m - m')² ≤ m² + m'². A unit that never uses up its purse pays for its epoch.
+
 The argument needs the bound on every path: a record is paid for before it counts, out of one purse
 for all epochs of the period, in the transaction that also stores the unit's bound of the epoch. It
 is the filter of Feldman and Zrnic (2021, "Individual privacy accounting via a Rényi filter") and

@@ -163,6 +163,29 @@ def test_an_epoch_in_which_an_arrival_is_counted_is_paid_for(
     assert other.run(events) == accepted and other.counted == shard.counted
 
 
+def shift2(one: Counter[tuple[int, int]], other: Counter[tuple[int, int]]) -> int:
+    return sum((one[place] - other[place]) ** 2 for place in one | other)
+
+
+def test_an_epoch_that_a_unit_leaves_out_costs_more_than_its_own_bound_under_a_cap() -> None:
+    events = [Event(epoch, 0, key) for epoch in (0, 1) for key in (0, 0, 1)]
+    mechanism, later = histogram(budget=5), [one for one in events if one.epoch]
+    for most, cost in ((5, 10), (10, 5)):  # used up by the first epoch, and by both
+        both = Shard(mechanism, Cap(most), 1).run(events)
+        assert shift2(both, Shard(mechanism, Cap(most), 1).run(later)) == cost
+
+
+@settings(deadline=None)
+@given(events_of, st.integers(1, 30), st.integers(0, 5))
+def test_an_epoch_that_a_unit_leaves_out_costs_at_most_the_cap_twice(
+    events: list[Event], most: int, left_out: int
+) -> None:
+    mechanism, events = histogram(budget=7), [one._replace(unit=0) for one in events]
+    rest = [one for one in events if one.epoch != left_out]
+    accepted, other = (Shard(mechanism, Cap(most), 1).run(each) for each in (events, rest))
+    assert shift2(accepted, other) <= 2 * most
+
+
 def test_with_a_purse_that_is_never_used_up_nothing_changes() -> None:
     rng = np.random.default_rng(3)
     mechanism = histogram(budget=9, adaptive_weight=0.5)
