@@ -115,12 +115,13 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     names = Names(deployment.name, GENESIS)
     topics = [*public_topics(deployment), *internal_topics(deployment, names)]
     wanted = [p for p in deployment.pipelines if asked.pipeline in (None, p.name)]
+    computed = [v for v in deployment.views if v.source in wanted]
     console = Screen()
     doubts = list(cautions(config, int(time.time() * 1e6)))
     if not as_json:
         for p in wanted:
             console.print(readable(described(p, bodies[p.name])))
-        for v in (v for v in deployment.views if v.source in wanted):
+        for v in computed:
             text = f"view {v.name}: {', '.join(one.label for one in v.values)}; {in_words(v)}"
             console.print(text, soft_wrap=True, highlight=False, markup=False)
         _together(console, config.input, deployment.pipelines)
@@ -137,13 +138,13 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     dry = purses(config, deployment, asked)
     if as_json:
         told: dict[str, Any] = {
-            "pipelines": [_planned(body, proposed, found, dry) for body in bodies.values()],
+            "pipelines": [_planned(bodies[p.name], proposed, found, dry) for p in wanted],
             "topics": len(topics),
             "partitions": sum(one.partitions for one in topics),
             "least_partitions": least_partitions(config),
             "warnings": doubts,
         }
-        views = [{"view": v.name, "source": v.source.name, "epsilon": 0} for v in deployment.views]
+        views = [{"view": v.name, "source": v.source.name, "epsilon": 0} for v in computed]
         emit(told | ({"views": views} if views else {}))
         return
     for p in deployment.pipelines:

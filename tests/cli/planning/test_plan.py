@@ -78,6 +78,16 @@ def test_a_window_without_an_end_has_no_other_epochs(folder):
     assert "30 epochs" not in said and "epochs charged" not in said
 
 
+def test_a_plan_of_one_pipeline_tells_programs_of_that_one_alone(folder):
+    view = '\n[[view]]\nname = "top"\nsource = "a"\nlimit = 3\n'
+    (folder / "hush.toml").write_text(shared("a = 1, b = 1", ("a", "b")) + view)
+    for name, views in (("a", ["top"]), ("b", [])):
+        body = json.loads(typed("plan", "--json", "--pipeline", name)[1])
+        assert [one["pipeline"] for one in body["pipelines"]] == [name]
+        assert [one["view"] for one in body.get("views", [])] == views
+    assert len(json.loads(typed("plan", "--json")[1])["pipelines"]) == 2
+
+
 def test_views_cost_nothing(folder):
     before = json.loads(typed("plan", "--json")[1])
     with (folder / "hush.toml").open("a") as file:
