@@ -166,6 +166,8 @@ def _instead(node: exp.Expr) -> str | None:
         return _parts(node.expressions[0].name.lower(), node.expressions[-1])
     if call_of(node) == "WEEKDAY":
         return "write EXTRACT(ISODOW FROM time), where 1 is Monday"
+    if isinstance(node, exp.Array) and fields:
+        return f'names stand in double quotes: write "{fields[0]}"'
     if isinstance(node, exp.Anonymous):
         near = difflib.get_close_matches(node.name.upper(), _MADE, 1, 0.75)
         return f"did you mean {near[0]}?" if near else f"is no function that is known here: {_LET}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ _NEAR = 0.7
 _VALUES = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.NUMBER, TokenType.STRING}
 _ENDS = {*_VALUES, TokenType.R_PAREN}
 _BEGINS = {*_VALUES, TokenType.INTERVAL, TokenType.NULL}
+_CURLY = ("“", "”", "„")
 _COMMENTS = ("--", "#", "/*")
 
 
@@ -64,7 +66,7 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise QueryError(f"the query cannot be read as SQL: {_untokenized(text, error)}") from None
     words = _Words(text, tokens, frozenset(name.upper() for name in names))
-    words.check_numbers()
+    words.check()
     said = spoken(text, tokens)
     first = said.text.lstrip("( \n\t\r;")[:1] and _first(dialect.tokenize(said.text))
     if first not in ("SELECT", "WITH", "FROM", "VALUES", ""):
@@ -73,9 +75,10 @@ def parsed(text: str, names: Sequence[str] = ()) -> Parsed:
         )
         raise QueryError(f"the query must be one SELECT over one input{near}")
     try:
-        found = [one for one in dialect.parse(said.text) if one is not None]
+        every = [one for one in dialect.parse(said.text) if one is not None]
     except (sqlglot.errors.SqlglotError, RecursionError, AttributeError, ValueError) as error:
         raise QueryError(unreadable(text) or words.fault(error)) from None
+    found = [one for one in every if not isinstance(one, exp.Semicolon)]  # a comment after it
     _quote(found, text if len(text) == len(said.text) else said.text)
     return Parsed(_select(found), said)
 
@@ -155,10 +158,36 @@ def _given(node: exp.Expr) -> list[str]:
     return [name for name, value in node.args.items() if value]
 
 
+_WHOLE = re.compile(r"""--[^\n]*|\#[^\n]*|'[^']*'|"[^"]*"|`[^`]*`|[^-\#'"`/]+|/(?!\*)|-(?!-)""")
+"""A part of a query that ends: a comment of one line, a text, a name, or anything between them."""
+
+
 def _untokenized(text: str, error: Exception) -> str:
-    single = text.count("'") % 2 or text.count('"') % 2 or text.count("`") % 2
-    what = "a quotation mark has no partner: close the text or the name" if single else None
-    return what or str(error).splitlines()[0]
+    """Name the place of the comment or text that has no end."""
+    at = 0
+    while at < len(text):
+        if text.startswith("/*", at):
+            end = _comment_end(text, at)
+            what = "a comment has no end: close it with */"
+        else:
+            whole = _WHOLE.match(text, at)
+            end = whole.end() if whole else None
+            what = "a quotation mark has no partner: close the text or the name"
+        if end is None:
+            line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            return f"line {line}, column {column}: {what}"
+        at = end
+    return str(error).splitlines()[0]
+
+
+def _comment_end(text: str, at: int) -> int | None:
+    """The end of a comment in ``/* */``, which may hold others; None if it has none."""
+    depth = 0
+    for mark in re.finditer(r"/\*|\*/", text[at:]):
+        depth += 1 if mark[0] == "/*" else -1
+        if not depth:
+            return at + mark.end()
+    return None
 
 
 _CLAUSE_ORDER = "clauses stand in this order: SELECT, FROM, WHERE, GROUP BY"
@@ -208,9 +237,15 @@ class _Words:
         """Number of brackets open before a token; at the end for None."""
         return sum({"(": 1, ")": -1}.get(one.text, 0) for one in self._tokens[:place])
 
-    def check_numbers(self) -> None:
-        """Refuse (`QueryError`) a number that is too long to read."""
+    def check(self) -> None:
+        """Refuse (`QueryError`) a number that is too long to read, and curly quotation marks."""
         for token in self._tokens:
+            if token.token_type is TokenType.VAR and token.text.startswith(_CURLY):
+                name = token.text.strip("".join(_CURLY))
+                raise QueryError(
+                    f"{short(token.text)} ({self._at(token)}): names stand in double quotes, texts "
+                    f"in single ones: write \"{name}\" or '{name}'"
+                )
             if token.token_type is TokenType.NUMBER and huge(token.text):
                 raise QueryError(f"{short(token.text)} ({self._at(token)}): {NOT_HUGE}")
 
