@@ -76,8 +76,11 @@ def test_a_mark_of_the_encoding_is_passed_over_and_another_one_is_told(tmp_path:
     [
         ('every = "6h"', 'evry = "6h"', r":12: .*triggers\.evry: .*did you mean 'every'"),
         ('every = "6h"', 'every = "7h"', r":12: .*triggers\.every: 7h does not divide .* 1d"),
-        ('every = "6h"', "every = 6", r":12: .*triggers\.every: 6 must be a duration"),
+        ('every = "6h"', "every = 6", r":12: .*triggers\.every: 6 must be a duration such as"),
         ('every = "6h"', 'every = "6 hours"', r":12: .*must be a duration such as"),
+        ('key = "zone"', "key = 5", r":10: .*key: 5 must be a list such as \["),
+        ('{ length = "1d" }', '"1d"', r":11: .*window: must be a table such as { length = … }"),
+        ('{ every = "6h" }', '"6h"', r":12: .*triggers: must be a table such as { every = … }"),
         ('every = "6h"', "", r":12: pipeline\[0\]\.triggers: needs either every, or cron"),
         ('every = "6h"', 'every = "6h", count = 4', r":12: .*triggers\.count: follows from"),
         ('every = "6h"', 'cron = "0 * * * *"', r":12: .*cron needs count"),

@@ -13,7 +13,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, Protocol, Union, get_args, get_origin
@@ -116,10 +116,10 @@ class Reader:
 
     def table(self, kind: type[Any], raw: Any, path: Path) -> Any:
         """Return an instance of the dataclass ``kind`` from a table."""
-        if not isinstance(raw, dict):
-            raise self.fail(path, "must be a table")
         hints = hints_of(kind)
         known = {field.name: field for field in fields(kind) if field.init}
+        if not isinstance(raw, dict):
+            raise self.fail(path, f"must be a table such as {_outline(known.values())}")
         before = len(self.problems)
         self._refuse_unknown(raw, known, path)
         values = {
@@ -200,7 +200,8 @@ class Reader:
             name = path[0]
             raise self.fail(path, f"must be a list of tables: write [[{name}]], not [{name}]")
         if not isinstance(raw, list | tuple):
-            raise self.fail(path, f"{_shown(raw)} must be a list")
+            such = ' such as ["a", "b"]' if _unnoted(members[0]) is str else ""
+            raise self.fail(path, f"{_shown(raw)} must be a list{such}")
         if members[-1] is not Ellipsis and len(raw) != len(members):
             raise self.fail(path, f"must have {len(members)} elements, has {len(raw)}")
         each = members if members[-1] is not Ellipsis else members[:1] * len(raw)
@@ -269,14 +270,24 @@ _WORDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
     Fraction: "a number",
-    Duration: "a duration",
+    Duration: 'a duration such as "5s", "1h30m" or "31d"',
     Instant: "a point in time",
 }
 
 
+def _outline(settings: Iterable[Field[Any]]) -> str:
+    """The settings that a table needs, or the first that it may have, as TOML writes them."""
+    every = tuple(settings)
+    needed = [one for one in every if one.default is MISSING and one.default_factory is MISSING]
+    return f"{{ {', '.join(f'{one.name} = …' for one in needed or every[:1])} }}"
+
+
+def _unnoted(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 def _word(hint: Any) -> str:
-    if get_origin(hint) is Annotated:
-        return _word(get_args(hint)[0])
+    hint = _unnoted(hint)
     if get_origin(hint) is Literal:
         return _listed(get_args(hint))
     return "a list" if get_origin(hint) is tuple else _WORDS.get(hint, "a table")
