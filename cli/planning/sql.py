@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shlex
 import time
@@ -108,10 +110,15 @@ def sql(
       SELECT product, COUNT(*) AS orders FROM orders
       GROUP BY product, TUMBLE(created, INTERVAL '1' DAY)
     """
+    if re.search("[\ud800-\udfff]", query):
+        raise click.BadParameter("is not in UTF-8: save or send it so", param_hint="QUERY")
     file = Path(path)
     text = read_text(file)
     before = loads(text, name=path, folder=file.parent)
-    bounds = dict(clip)
+    if len(bounds := dict(clip)) < len(clip):
+        names = [field for field, _ in clip]
+        twice = next(one for one in names if names.count(one) > 1)
+        raise click.UsageError(f"--clip {twice}: is given twice; give the bounds of a field once")
     sources = [
         QuerySource(i.name, i.topic, i.unit, i.time.field, i.attributes_of) for i in before.input
     ]
@@ -131,11 +138,12 @@ def sql(
     view = _view(read, str(settings["name"]))
     ways = {"settings": _ordered(settings), "query": _asked(settings, meant, query, bounds)}
     shown = f"\n{table(view, 'view')}" if view else ""
-    after = f"{text.rstrip()}\n\n{table(ways[write or 'settings'])}{shown}"
+    added = f"{table(ways[write or 'settings'])}{shown}"
+    after = f"{text.rstrip()}\n\n{added}"
     try:
         config = _checked(after, path, file.parent, str(settings["name"]))
     except ConfigError as error:
-        raise ConfigError(_unplaced(str(error), path, len(before.pipeline))) from None
+        raise ConfigError(_unplaced(str(error), path, before)) from None
     for note in read.notes:
         say(f"note: {note}", err=True)
     if as_json:
@@ -149,7 +157,7 @@ def sql(
             say(f"view {view['name']}: computed from the releases of {view['source']}, at no cost")
         _explain(config, sample)
     if write:
-        file.write_text(after, "utf-8")
+        _append(file, added)
         also = f" and view {view['name']} are" if view else " is"
         place = "" if path == CONFIG else f" -c {shlex.quote(path)}"
         say(
@@ -157,6 +165,27 @@ def sql(
             "start the workers again",
             err=True,
         )
+
+
+def _append(file: Path, tail: str) -> None:
+    """Append to a file with its own ends of lines; if that fails, it keeps what it had.
+
+    It is not replaced, so it stays the same file: a link, its owner and its rights remain.
+    """
+    try:
+        with file.open("r+b", buffering=0) as out:
+            held = out.read()
+            gap = 2 - min(2, len(re.findall(rb"\n", held[len(held.rstrip()) :])))
+            new = ("\n" * gap + tail).replace("\n", "\r\n" if b"\r\n" in held else "\n").encode()
+            try:
+                if out.write(new) < len(new):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(out.fileno())
+            except BaseException:
+                out.truncate(len(held))
+                raise
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be written, it is as before: {error.strerror}") from None
 
 
 def _view(read: Query, source: str) -> dict[str, Any]:
@@ -236,10 +265,12 @@ def _checked(text: str, path: str, folder: Path, name: str) -> Config:
     )
 
 
-def _unplaced(message: str, path: str, place: int) -> str:
-    """A message about the query's pipeline without lines, which the file does not have yet."""
-    own = re.compile(rf"^{re.escape(path)}:\d+: pipeline\[{place}\]\.?", re.MULTILINE)
-    return own.sub("the query's pipeline: ", message)
+def _unplaced(message: str, path: str, before: Config) -> str:
+    """A message about the query's tables without lines, which the file does not have yet."""
+    for name, place in (("pipeline", len(before.pipeline)), ("view", len(before.view))):
+        own = re.compile(rf"^{re.escape(path)}:\d+: {name}\[{place}\]\.?", re.MULTILINE)
+        message = own.sub(f"the query's {name}: ", message)
+    return message
 
 
 def _explain(config: Config, sample: Path | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,50 @@ def test_both_forms_that_are_written_are_charged_alike(path: Path) -> None:
     other = load(path, environ={})
     assert QUERY in path.read_text()
     assert config_hash(one, one.pipeline[0]) == config_hash(other, other.pipeline[0])
+
+
+@pytest.mark.parametrize("ends", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("way", ["settings", "query"])
+def test_a_file_keeps_its_bytes_and_ends_of_lines_when_a_pipeline_is_appended(
+    path: Path, way: str, ends: str
+) -> None:
+    held = f"\ufeff{INPUT.rstrip()}{ends}".replace("\n", "\r\n").encode()
+    path.write_bytes(held)
+    link = path.with_name("link.toml")
+    link.symlink_to(path)
+    typed(link, QUERY, *CLIP, "--name", "p", "--write", way)
+    assert path.read_bytes().startswith(held) and link.is_symlink()
+    added = path.read_bytes().removeprefix(held)
+    assert added.count(b"\n") == added.count(b"\r\n") > 4
+    assert b"}\r\n\r\n" + b"\r\n" * (len(ends) > 1) + b"[[pipeline]]" in path.read_bytes()
+    assert [p.name for p in load(path, environ={}).pipeline] == ["p"]
+
+
+def test_a_file_that_cannot_be_written_whole_is_as_before(path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(INPUT) + 50, hard))
+    try:
+        with pytest.raises(ConfigError, match="cannot be written, it is as before: "):
+            typed(path, QUERY, *CLIP, "--write", "settings")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_text() == INPUT
+
+
+def test_bounds_of_a_field_are_given_once(path: Path) -> None:
+    done = CliRunner().invoke(hush, ["sql", QUERY, *CLIP, "--clip", "price=0:9", "-c", str(path)])
+    assert done.exit_code == 2 and "--clip price: is given twice" in done.output
+
+
+def test_a_view_that_is_refused_is_the_querys_and_no_line_of_the_file(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^the query's view: limit: 999999 must lie between"):
+        typed(path, f"{QUERY} LIMIT 999999", *CLIP)
+
+
+def test_a_query_in_another_encoding_is_refused(path: Path) -> None:
+    query = b"SELECT gr\xf6sse, COUNT(*) FROM orders GROUP BY 1".decode(errors="surrogateescape")
+    done = CliRunner().invoke(hush, ["sql", query, "-c", str(path)])
+    assert done.exit_code == 2 and "QUERY: is not in UTF-8" in done.output
 
 
 def test_sessions_are_written_both_ways(path: Path) -> None:
