@@ -12,6 +12,7 @@ from .cluster import Cluster
 
 _PREFIX = "__streams.errors."
 _TRIED, _PIPELINE = f"{_PREFIX}tried", f"{_PREFIX}pipeline"
+_FIRST = f"{_PREFIX}exception"  # the first header of a failure
 Origin = tuple[str, int, int]  # topic, partition and offset of a record
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -72,9 +73,11 @@ def _of(letter: Letter, whose: str) -> bool:
 def _letter(message: object) -> Letter | None:
     """Read a copy; None: the record is from another program."""
     headers: Headers = tuple(message.headers() or ())  # type: ignore[attr-defined]
+    # Ours follow the record's own, among which a producer may have forged some.
+    ours = max((n for n, (name, _) in enumerate(headers) if name == _FIRST), default=0)
     told = {
         name.removeprefix(_PREFIX): (value or b"").decode(errors="replace")
-        for name, value in headers
+        for name, value in headers[ours:]
         if name.startswith(_PREFIX)
     }
     try:
