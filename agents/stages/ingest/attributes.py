@@ -24,7 +24,8 @@ removes the attributes of both units, and belongs to neither: both neighbours ha
 
 If another unit's attributes completed a record's key, removing that unit would move records of the
 first to other keys, and no bound on one unit's records would cover that. If only a unit's
-attributes differ, its records are replaced by others: one unit removed and one added, 2ε.
+attributes differ, its records are replaced by others: one unit removed and one added, 2ε in each
+epoch that has records of it, other epochs than the one above included.
 """
 
 from __future__ import annotations
