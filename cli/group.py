@@ -1,10 +1,12 @@
 """The command line: ``hush``. Exit codes: 0 done, 1 unexpected, 2 usage or configuration,
-3 ledger or budget, 4 engine or cluster, 130 interrupted."""
+3 ledger or budget, 4 engine or cluster, 130 interrupted, 141 the reader of the output left."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import io
 import logging
 import os
 import shutil
@@ -137,15 +139,25 @@ def main(args: list[str] | None = None) -> None:
         # A worker's shards keep the cores busy. BLAS threads would only spin and slow down products
         # of small matrices. NumPy, which is loaded later, reads this.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal in ASCII shows what it cannot
+            stream.reconfigure(errors="backslashreplace")
     try:
         with redaction.hooks():
             # Commands return None: a number is the exit code of a command that exited early.
             code = hush.main(args, standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
     except BrokenPipeError:
-        sys.exit(0)
+        code = READER_LEFT
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        code = READER_LEFT  # the libraries that print said 1, which is an unexpected error
     except (Exception, KeyboardInterrupt) as error:
-        sys.exit(_failed(error))
+        code = _failed(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+READER_LEFT = 128 + signal.SIGPIPE  # as shells have it; not 0, for the command may be half done
 
 
 def _stopped(*_: object) -> None:
@@ -154,26 +166,32 @@ def _stopped(*_: object) -> None:
 
 
 def _failed(error: BaseException) -> int:
-    """Print the error and return the exit code."""
+    """Print the error and return the exit code, even if standard error cannot be written."""
     if _interrupted(error):
-        click.echo("interrupted", err=True)
+        _tell("interrupted")
         return 130
     if (code := _told_to_end(error)) is not None:
         return code
     if isinstance(error, click.ClickException):
         error.message = fitting(visible_lines(error.message), "Error: ")
-        error.show()
+        with contextlib.suppress(OSError):
+            error.show(sys.stderr or io.StringIO())
         return 2
     if isinstance(error, HushError):
-        click.echo(f"hush: {fitting(visible_lines(str(error)), 'hush: ')}", err=True)
+        _tell(f"hush: {fitting(visible_lines(str(error)), 'hush: ')}")
         return exit_code(error)
     if (said := _of_broker(error)) is not None:
-        click.echo(f"hush: {fitting(visible_lines(said), 'hush: ')}", err=True)
+        _tell(f"hush: {fitting(visible_lines(said), 'hush: ')}")
         return 4
     if redaction.quoting():
-        click.echo(visible_lines("".join(traceback.format_exception(error))), err=True, nl=False)
-    click.echo(f"hush: {fitting(visible_lines(redaction.told(error)), 'hush: ')}", err=True)
+        _tell(visible_lines("".join(traceback.format_exception(error))), end="")
+    _tell(f"hush: {fitting(visible_lines(redaction.told(error)), 'hush: ')}")
     return 1
+
+
+def _tell(text: str, end: str = "\n") -> None:
+    with contextlib.suppress(OSError):
+        click.echo(text + end, err=True, nl=False)
 
 
 def fitting(text: str, head: str) -> str:
@@ -183,7 +201,7 @@ def fitting(text: str, head: str) -> str:
         text: message for standard error; unchanged if that is a file.
         head: text before its first line.
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         return text
     width, lines = shutil.get_terminal_size().columns, []
     for place, line in enumerate(text.split("\n")):

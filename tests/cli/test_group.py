@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -231,7 +232,7 @@ def test_a_terminal_shows_errors_in_whole_words(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error,code", [(KeyboardInterrupt(), 130), (click.Abort(), 130), (BrokenPipeError(), 0)]
+    "error,code", [(KeyboardInterrupt(), 130), (click.Abort(), 130), (BrokenPipeError(), 141)]
 )
 def test_interruptions(monkeypatch, error, code):
     def broken(*_: object, **__: object) -> None:
@@ -239,6 +240,43 @@ def test_interruptions(monkeypatch, error, code):
 
     monkeypatch.setattr(cli.hush, "main", broken)
     assert typed("version")[0] == code
+
+
+def process(*words: str, **more: Any) -> tuple[int, str]:
+    """The exit code and standard error of a process."""
+    command = [sys.executable, "-m", "hushstream", *words]
+    done = subprocess.run(command, stderr=subprocess.PIPE, **more)
+    return done.returncode, done.stderr.decode()
+
+
+PRINTS = [("--help",), ("version",), ("plan",), ("plan", "--json"), ("simulate", "rows.jsonl")]
+
+
+@pytest.mark.parametrize("words", PRINTS, ids=" ".join)
+def test_a_reader_that_leaves_and_a_disk_that_is_full_are_told_apart(folder, words):
+    write(folder / "rows.jsonl", ROWS)
+    read, write_end = os.pipe()
+    os.close(read)
+    code, said = process(*words, stdout=write_end)
+    os.close(write_end)
+    assert (code, said.replace("simulating", "").strip(" ━0:\n")) == (141, "")
+    with Path("/dev/full").open("w") as full:
+        code, said = process(*words, stdout=full)
+    assert code == 1 and "hush: No space left on device (OSError at hushstream." in said
+
+
+@pytest.mark.parametrize("command", ["plan -c none.toml", "nothing"])
+def test_an_exit_code_does_not_depend_on_standard_error(folder, command):
+    for how in (">&-", ">/dev/full"):
+        done = subprocess.run(["sh", "-c", f'"$0" -m hushstream {command} 2{how}', sys.executable])
+        assert done.returncode == 2, how
+
+
+def test_output_in_ascii_escapes_what_it_cannot_say(folder):
+    unit = "pipeline.pages.unit_name=gr\u00f6\u00dfe"
+    command = [sys.executable, "-m", "hushstream", "plan", "--set", unit]
+    done = subprocess.run(command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, stdout=-1)
+    assert done.returncode == 0 and b"gr\\xf6\\xdfe" in done.stdout
 
 
 def test_an_interrupt_inside_a_library_or_a_clean_up_is_an_interrupt(monkeypatch, capsys):

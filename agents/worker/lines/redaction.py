@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import os
 import sys
 import threading
 import traceback
@@ -65,6 +66,8 @@ def told(error: BaseException) -> str:
         return f"{error} ({where(error)})"
     if isinstance(error, OSError) and error.strerror and isinstance(error.filename, str):
         return f"{error.filename}: {error.strerror} ({where(error)})"  # a path, and no record
+    if isinstance(error, OSError) and error.errno and error.strerror == os.strerror(error.errno):
+        return f"{error.strerror} ({where(error)})"  # the system's words, such as of a full disk
     more = "" if quoting() else f" ({MORE})"
     return f"unexpected error: {where(error)}{more}"
 
