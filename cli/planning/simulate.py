@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,13 +110,23 @@ def _write(config: Config, engine: OfflineEngine, out: Path | None, pictures: Pa
         if not found:
             continue
         if out is not None:
-            file = out / f"{p.name}.parquet"
-            private_file(file)  # anyone who knows the seed can subtract the noise
-            parquet.write_table(table_of(found), file)
+            with _whole(out / f"{p.name}.parquet") as file:
+                parquet.write_table(table_of(found), file)
         if pictures is not None and isinstance(p, Pipeline):
-            file = pictures / f"{p.name}.png"
-            private_file(file)
-            _draw(p, found, file)
+            with _whole(pictures / f"{p.name}.png") as file:
+                _draw(p, found, file)
+
+
+@contextlib.contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """A private file that takes this name once it is whole; if that fails, none is left."""
+    new = file.with_name(f".new-{file.name}")
+    private_file(new)  # anyone who knows the seed can subtract the noise
+    try:
+        yield new
+        os.replace(new, file)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _draw(p: Pipeline, found: list[Released], path: Path) -> None:

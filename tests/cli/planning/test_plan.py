@@ -6,6 +6,7 @@ Covers: cli/planning/simulate.py, offline/files.py
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hushstream.agents.deployment.compile import compile_config
@@ -186,3 +187,18 @@ def test_a_wrong_unit_of_time_is_warned_of(folder):
 def test_a_bound_of_one_that_is_given_is_not_called_missing(folder):
     _, out, _ = typed("plan", "--set", 'pipeline.pages.mechanism={ kind = "histogram" }')
     assert "what the bound keeps" in out and "not given" not in out
+
+
+@pytest.mark.parametrize("before", [None, b"older"])
+def test_a_simulation_that_is_interrupted_leaves_no_part_of_a_file(folder, monkeypatch, before):
+    def struck(_: object, file: Path) -> None:
+        file.write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    write(folder / "rows.jsonl", ROWS)
+    (out := folder / "out").mkdir()
+    if before is not None:
+        (out / "pages.parquet").write_bytes(before)
+    monkeypatch.setattr("pyarrow.parquet.write_table", struck)
+    assert typed("simulate", "rows.jsonl", "--out", "out")[0] == 130
+    assert [one.read_bytes() for one in out.iterdir()] == ([] if before is None else [before])
