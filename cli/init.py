@@ -29,6 +29,8 @@ from .options import Flags, config_options, emit, json_option, member_option, re
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
 def init(folder: Path) -> None:
     """Write a commented hush.toml and two fresh keys, for noise and signatures, into FOLDER."""
+    if folder.suffix == ".toml" and not folder.is_dir():
+        raise ConfigError(f"{folder} would be a folder: name the one that hush.toml goes into")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -146,6 +146,7 @@ WRONG = [
     (["plan", "--set", "pipeline.pages.triggers.every=1s"], 'every = "10s" or longer'),
     (["sql", "SELECT page, COUNT(*) FROM events GROUP BY page", "--name", "pages"], "--name pages"),
     (["init", "hush.key"], "hush.key cannot be a folder"),
+    (["init", "new.toml"], "new.toml would be a folder: name the one that hush.toml goes into"),
     (["trigger"], 'no pipeline has schedule = "external"'),
     (["trigger", "--pipeline", "page"], "'page' is unknown; expected one of pages"),
     (["trigger", "--at", "tomorrow"], "--at: 'tomorrow' is not an ISO time"),
