@@ -43,7 +43,7 @@ from ..errors import ConfigError
 from ..topics.config.access.secret import noise_key, own_keys, signing_key
 from ..topics.config.load import Config
 from ..topics.config.pipelines.schedule import Schedule
-from ..topics.names import OWNERS, Names
+from ..topics.names import Names
 from .deployed import by_size, cluster_of
 from .options import Flags, config_options, emit, json_option, read_config
 
@@ -297,11 +297,7 @@ class Shown:
 
 
 def _line(spec: TopicSpec) -> str:
-    # Batches of releases tell more than their records.
-    anyone = (
-        "anyone" if spec.name == OWNERS else "anyone, of copies (docs/guarantee.md, side channels)"
-    )
-    who = "workers only: raw data" if spec.internal else anyone
+    who = "workers only: raw data" if spec.internal else "anyone"
     if spec.name.endswith(".ledger.v1"):
         who = "operators and auditors"
     config = " ".join(f"{name}={value}" for name, value in sorted(spec.config.items()))

@@ -113,6 +113,21 @@ async def end_forgotten(
         await asyncio.sleep(0.05)
 
 
+async def ended(producer: aiokafka.AIOKafkaProducer, place: TopicPartition) -> None:
+    """Return once a producer has no open transaction in a partition that it has written.
+
+    A commit is answered before its markers are written.
+
+    Raises:
+        KafkaError: it still has one after `MARKER_SECONDS`, or no broker says so.
+    """
+    until, rest = time.monotonic() + MARKER_SECONDS, 0.002
+    while any(one.open for one in (await _traces(producer, [place])).values()):
+        if time.monotonic() > until:
+            raise KafkaConnectionError(f"a transaction has not ended in {_named([place])}")
+        await asyncio.sleep(rest := min(2 * rest, 0.1))
+
+
 async def _decided(
     producer: aiokafka.AIOKafkaProducer, ended: Collection[TopicPartition], epoch: int
 ) -> bool | None:

@@ -101,7 +101,8 @@ class Step:
         local: changed rows that are derived and stay local.
         counts: operator-only figures, by (pipeline, outcome).
         more: whether the stage has more to do without new input.
-        not_before: wall-clock microseconds before which this step must not be committed.
+        not_before: wall-clock microseconds before which this step, a publication, must not be
+            committed; 0: it is none.
         watermark: time of the last clock entry that was used, per pipeline, microseconds.
         tells: lines about public events, for the log once the step is committed.
     """

@@ -32,6 +32,7 @@ from .view.stage import ViewStage
 Place = tuple[str, int]  # topic, partition
 
 INGEST, BOUND, AGGREGATE, VIEW = "ingest", "bound", "aggregate", "view"
+PUBLISH = "publish"  # in transactional ids, in place of the stage
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,15 @@ class Topology:
     def transactional_id(self, spec: StageSpec, partition: int) -> str:
         """Name the transactional id of a shard; a producer that takes it fences all others."""
         return self._names.transactional_id(spec.stage, spec.topic, partition)
+
+    def publishing_id(self, spec: StageSpec, partition: int) -> str:
+        """Name the transactional id of a shard's publications; empty if it needs none.
+
+        Steps of a view depend on what is public already.
+        """
+        if spec.stage != AGGREGATE:
+            return ""
+        return self._names.transactional_id(PUBLISH, spec.topic, partition)
 
 
 def _specs(deployment: Deployment, names: Names) -> Iterator[StageSpec]:

@@ -23,8 +23,8 @@ def test_topics_are_printed_without_a_cluster(folder):
     readers = dict(zip(named := out.splitlines(), named[2:], strict=False))
     for topic, whose in (
         ("hush.owners.v1", "anyone"),
-        ("hush.pages.releases.v1", "anyone, of copies (docs/guarantee.md, side channels)"),
-        ("hush.pages.latest.v1", "anyone, of copies (docs/guarantee.md, side channels)"),
+        ("hush.pages.releases.v1", "anyone"),
+        ("hush.pages.latest.v1", "anyone"),
         ("hush.pages.dlq", "workers only: raw data"),
     ):
         assert readers[topic].partition("readers: ")[2] == whose

@@ -47,6 +47,13 @@ class Watch:
             names.transactional_id("clock", "clock", 0): "clock",
             names.transactional_id("ingest", "events", 0): "bound",
             names.transactional_id("aggregate", names.cells("p"), 0): "sums",
+            names.transactional_id("publish", names.cells("p"), 0): "sums",
+        }
+        # A shard with two producers has an owner once the second has started: until then, an
+        # earlier owner may still publish.
+        self._last = {
+            names.transactional_id("ingest", "events", 0): "bound",
+            names.transactional_id("publish", names.cells("p"), 0): "sums",
         }
         (begin,) = schedule.template.begins
         self.actions: list[Action] = []
@@ -72,8 +79,8 @@ class Watch:
 
     def _opened(self, identity: str, who: str = "") -> int:
         epoch = self._initialise(identity, who)
-        if self._ids.get(identity, "clock") != "clock":
-            self.tell("open", who, self._ids[identity])
+        if identity in self._last:
+            self.tell("open", who, self._last[identity])
         return epoch
 
     def _ended(self, owner: Owner, transaction: Transaction, commit: bool) -> None:

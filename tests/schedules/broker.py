@@ -211,6 +211,12 @@ class Broker(Network):
             self._end(owner, owner.transaction, commit)
         return owner.epoch
 
+    def writing(self, identity: str, place: Place) -> bool:
+        """Whether an id has an open transaction in a partition."""
+        if place in self.leaderless:
+            raise Again
+        return self.owners[identity].transaction in self.logs[place].open
+
     def _expire(self, owner: Owner, transaction: Transaction) -> None:
         if owner.transaction is transaction and not transaction.ending:
             owner.epoch += 1

@@ -100,11 +100,11 @@ class Seen:
                     dead,
                     one._closing,
                     one._doubted,
-                    one._producer is None,
+                    one._producers.steps is None,
                     one.moved,
                 )
                 for one in held
-                if one._spec.transactional_id == identity
+                if identity in (one._spec.transactional_id, one._spec.publishing_id)
             ]
         return tuple(sorted(found))
 
@@ -115,7 +115,8 @@ class Seen:
             worker, dead = machine.worker, machine.process is None or machine.process.dead
             for tp, copy in {} if worker is None else worker._standbys._copies.items():
                 stage = worker._topology.of(*tp)
-                if worker._topology.transactional_id(stage, tp[1]) == identity:
+                ids = worker._topology.transactional_id, worker._topology.publishing_id
+                if identity in (make(stage, tp[1]) for make in ids):
                     found.append((dead, copy.lock.locked(), self._apart(copy.state)))
         return tuple(sorted(found))
 

@@ -7,6 +7,7 @@ so schedules run in processes of their own.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from hushstream.agents.stages.topology import Topology
 from hushstream.agents.state import rocks
 from hushstream.agents.state.units import block_files
 from hushstream.agents.worker import admission, owned_clock, shared, worker
-from hushstream.agents.worker.shards import transaction
+from hushstream.agents.worker.shards import producers, transaction
 from hushstream.agents.worker.tables import evidence, local_state, standbys
 from hushstream.topics.config.access import ratchet_file
 
@@ -53,6 +54,7 @@ def install() -> None:
     library = SimpleNamespace(AIOKafkaProducer=SimProducer, AIOKafkaConsumer=SimConsumer)
     _replace(clients, aiokafka=library, send_once=send_once, new_epochs=lambda producer: True)
     _replace(clients, end_forgotten=_nothing_hangs)  # this broker ends every transaction
+    _replace(producers, ended=_ended)
     _replace(cluster, AdminClient=admin.Administration, Producer=admin.Writer)
     _replace(logs, Consumer=admin.Reader)
     _replace(trim, AdminClient=admin.Administration)
@@ -83,6 +85,15 @@ def install() -> None:
 
 async def _nothing_hangs(*_: Any) -> None:
     """Find no transaction without an end."""
+
+
+async def _ended(producer: SimProducer, place: Any) -> None:
+    """Wait until a producer has no open transaction in a partition."""
+    broker = producer._broker
+    while True:
+        if not await broker.call(lambda: broker.writing(producer._id, tuple(place))):
+            return
+        await asyncio.sleep(0.05)
 
 
 def _replace(module: Any, **names: Any) -> None:

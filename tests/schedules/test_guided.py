@@ -114,7 +114,9 @@ def copy_at(position: int, ready: bool = True) -> Any:
 def test_a_state_tells_how_far_the_copies_of_a_table_are() -> None:
     """Copies may be the only place with rows that the cluster has lost."""
     topology = SimpleNamespace(
-        of=lambda topic, number: topic, transactional_id=lambda stage, number: f"{stage}.{number}"
+        of=lambda topic, number: topic,
+        transactional_id=lambda stage, number: f"{stage}.{number}",
+        publishing_id=lambda stage, number: "",
     )
     copies = {("in", 0): copy_at(3), ("other", 0): copy_at(3)}
     worker = SimpleNamespace(_topology=topology, _standbys=SimpleNamespace(_copies=copies))

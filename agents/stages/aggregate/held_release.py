@@ -4,8 +4,8 @@ The number of transactions that *compute* a release depends on how many keys wer
 secret. The number and size of transactions on the release topic must depend on released rows alone.
 So computed rows are first held in the state, and then published in chunks of a fixed number of
 rows. A transaction leaves a marker only on partitions to which it has sent records, so computing
-leaves none there. (With ``transaction.version`` 2, batches still show how many transactions the
-producer has made, wherever: see the side channels in `docs/guarantee.md`.)
+leaves none there. Batches also show how many transactions their producer has made, wherever, so
+publishing has a producer of its own (`agents.worker.shards.producers`).
 
 The same transactions write the latest topic. If a release replaces the previous one, keys that it
 lacks get a tombstone there. These keys follow from two public releases, so a tombstone reveals

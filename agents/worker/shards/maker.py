@@ -70,6 +70,7 @@ class ShardMaker:
             self._topology.transactional_id(stage, tp.partition),
             stage.changelog,
             self._topology.written(stage, tp.partition),
+            self._topology.publishing_id(stage, tp.partition),
             begin=setup.begin_of(stage.source, tp.partition) if raw else begin,
             # Rows of units change often, so those of several steps go to disk together. Rows that
             # aggregate writes are not read before the next trigger.

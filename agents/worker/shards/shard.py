@@ -15,13 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from aiokafka.structs import TopicPartition
 from msgspec.structs import replace
 
 from ....errors import DamagedError, HushError
 from ....topics.records import Marker, TableSeal, encode
 from ...kafka.backlog import Backlog
-from ...kafka.clients import heard, start_producer, stop_quietly, transactional_producer, within
+from ...kafka.clients import heard, within
 from ...kafka.intervals import Interval, joined
 from ...kafka.outage import OUTAGE
 from ...kafka.patience import AWAY, ELSEWHERE, asked_to_end, through_outages
@@ -31,6 +30,7 @@ from ...state.layout import MARKER
 from ..shared import Shared
 from ..tables.local_state import LocalState
 from ..tasks import Tasks
+from .producers import Producers
 from .report import ShardReport
 from .spec import Host, ShardSpec
 from .transaction import names, transact
@@ -75,7 +75,7 @@ class Shard:
         )
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._producer: Any = None
+        self._producers = Producers(shared, spec)
         self._state = state or spec.state(shared, self.progress.moved)
         self._state.moved = self.progress.moved  # instead of a standby's
         self._guard = threading.Lock()
@@ -121,12 +121,7 @@ class Shard:
         self.wake()
 
     async def _acquire(self) -> None:
-        self._producer = transactional_producer(
-            self._shared.kafka, self._spec.transactional_id, self._shared.transaction_timeout_ms
-        )
-        own, public = ([TopicPartition(*one) for one in places] for places in self._spec.written)
-        # When this returns, open transactions of earlier owners have ended.
-        await start_producer(self._producer, own, public, self._answered)
+        await self._producers.start(self._answered)
         self._name_next = names()
         try:
             await self._restored()
@@ -295,10 +290,11 @@ class Shard:
     async def _transact(self, step: Step) -> None:
         """2. Transact: ONE transaction with records, changed rows, and last the marker."""
         with self._shared.metrics.step.labels(stage="commit").time():
-            producer, spec = self._producer, self._spec
+            spec, publication = self._spec, step.not_before > 0
             name, seals = self._name_next(), self.seals
             step.marker = replace(step.marker, transaction=name, aborted=self._aborted, seals=seals)
             async with within(self._shared.transaction_timeout_ms):
+                producer = await self._producers.next(publication)
                 self._reached = await transact(
                     producer, step, spec.changelog, spec.tp.partition, spec.place, self._end
                 )
@@ -394,7 +390,5 @@ class Shard:
         self._report.end(self._state.name)
 
     async def _let_go(self, soon: bool = False) -> None:
-        if self._producer is not None:
-            await stop_quietly(self._producer)
-            self._producer = None
+        await self._producers.stop()
         await self._in_thread(partial(self._state.close, soon))

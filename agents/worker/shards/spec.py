@@ -37,9 +37,10 @@ class ShardSpec:
     """The input and the state of a shard, by name."""
 
     tp: TP
-    transactional_id: str  # fences any other owner
+    transactional_id: str  # fences any other owner, with the next
     changelog: str  # topic of this stage's state; same partition number
     written: tuple[Collection[Place], Collection[Place]]  # see `Topology.written`
+    publishing_id: str = ""  # of transactions that the public reads; empty: the same
     begin: int = 0  # offset where the input began when the deployment did
     hold: int = 0  # rows kept in memory before they are written to disk
     step_bytes: int = 0  # bytes of records offered to one step; 0: all held records

@@ -80,6 +80,7 @@ class Bench:
     cache: Any = field(default_factory=lambda: Cache(1 << 20))
     executor: Any = field(default_factory=lambda: ThreadPoolExecutor(2))
     store: Objects | None = None  # for snapshots
+    apart: bool = False  # whether publications have a producer of their own
 
     @property
     def out(self) -> str:
@@ -90,10 +91,11 @@ class Bench:
             self.kafka, self.genesis, self.folder / worker, self.cache, 1 << 20, self.executor,
             OperatorMetrics(), 10_000, copies=self.copies(worker),
         )  # fmt: skip
-        written = {(f"{self.name}-log", 0)}, set[Place]()
+        written = {(f"{self.name}-log", 0)}, {(self.out, 0)} if self.apart else set[Place]()
         spec = ShardSpec(
-            TP(self.name, 0), f"{self.name}.id", f"{self.name}-log", written, begin, self.hold
-        )
+            TP(self.name, 0), f"{self.name}.id", f"{self.name}-log", written,
+            f"{self.name}.public" if self.apart else "", begin, self.hold,
+        )  # fmt: skip
         return Shard(shared, spec, Tally(self.out), self)
 
     def copies(self, worker: str = "one") -> Copies | None:

@@ -66,7 +66,7 @@ def test_a_table_that_is_damaged_while_it_serves_is_restored(bench, monkeypatch)
             monkeypatch.setattr(table, method, damaged)
             shard.deliver(interval(shard.wanted, at))
             await until(lambda before=table: shard._state._store not in (None, before))  # type: ignore[misc]
-            await until(lambda: shard._state.ready and shard._producer is not None)
+            await until(lambda: shard._state.ready and shard._producers.steps is not None)
             await until(lambda: len(bench.seeks) > 0)
             bench.seeks.clear()
             assert shown == [1]

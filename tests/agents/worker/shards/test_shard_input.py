@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 import hushstream.agents.kafka.backlog as backlog
-import hushstream.agents.worker.shards.shard as shard_module
+import hushstream.agents.worker.shards.producers as producers
 import pytest
 from aiokafka.structs import TopicPartition
 from faust.types import TP
@@ -18,20 +18,31 @@ from hushstream.errors import EngineError
 from ..bench import held, interval, unopened
 
 
-def test_it_has_the_partitions_that_it_writes_looked_at_before_it_restores(tmp_path, monkeypatch):
+@pytest.mark.parametrize("apart", [False, True])
+def test_it_has_the_partitions_that_it_writes_looked_at_before_it_restores(
+    tmp_path, monkeypatch, apart
+):
     asked = []
 
     async def started(producer: object, *places: object) -> None:
-        asked.extend(places)
-        raise EngineError("enough")
+        asked.append([producer, *places])
+        if len(asked) > apart:
+            raise EngineError("enough")
 
-    monkeypatch.setattr(shard_module, "start_producer", started)
-    monkeypatch.setattr(shard_module, "transactional_producer", lambda *_: None)
+    monkeypatch.setattr(producers, "start_producer", started)
+    monkeypatch.setattr(producers, "transactional_producer", lambda _, name, __: name)
     bench = unopened(tmp_path)
+    bench.apart = apart
     shard = bench.shard()
     with pytest.raises(EngineError, match="enough"):
-        asyncio.run(shard._acquire())
-    assert asked == [[TopicPartition(f"{bench.name}-log", 0)], [], shard._answered]
+        asyncio.run(shard._producers.start(shard._answered))
+    log, name = [TopicPartition(f"{bench.name}-log", 0)], bench.name
+    if apart:
+        public = [TopicPartition(bench.out, 0)]
+        assert asked == [[f"{name}.id", log, (), shard._answered],
+                         [f"{name}.public", log, public, shard._answered]]  # fmt: skip
+    else:
+        assert asked == [[f"{name}.id", log, [], shard._answered]]
 
 
 def test_a_gap_in_the_input_is_never_taken_but_fetched_again(tmp_path):

@@ -24,7 +24,7 @@ def test_the_table_changes_only_after_the_commit(bench):
         await shard.open()
         shard.deliver(interval(0, 2))
         await applied(shard, 2)
-        producer = shard._producer
+        producer = shard._producers.steps
         seen: list[list[bytes | None]] = []
 
         async def fails() -> None:
@@ -36,7 +36,7 @@ def test_the_table_changes_only_after_the_commit(bench):
         await until(lambda: bench.seeks == [2])  # it has reopened and asks for them again
         assert seen == [[b"2"]]
         assert shard._state.table.get_many([b"n"]) == [b"2"]
-        assert shard._producer is not producer
+        assert shard._producers.steps is not producer
         assert (shard.applied, shard.wanted) == (2, 2)
         shard.deliver(interval(2, 6))
         await applied(shard, 6)
@@ -56,7 +56,7 @@ def test_a_batch_that_the_broker_refuses_for_good_is_never_left_out_of_a_commit(
         await shard.open()
         shard.deliver(interval(0, 2))
         await applied(shard, 2)
-        numbers = shard._producer._txn_manager._sequence_numbers
+        numbers = shard._producers.steps._txn_manager._sequence_numbers
         numbers[TopicPartition(bench.out, 0)] += 7  # for the step's output, not its marker
         shard.deliver(interval(2, 6))
         await until(lambda: bench.seeks == [2])  # it has reopened, from committed state
@@ -136,7 +136,9 @@ def test_a_commit_that_nobody_answers_is_given_up_and_made_again(bench, monkeypa
     async def run() -> None:
         shard = bench.shard()
         await shard.open()
-        shard._producer.commit_transaction = asyncio.Event().wait  # all is sent, nothing is told
+        shard._producers.steps.commit_transaction = (
+            asyncio.Event().wait
+        )  # all is sent, nothing is told
         shard.deliver(interval(0, 3))
         outages: list[bool] = []
         monkeypatch.setattr(shard.progress, "outage", outages.append)

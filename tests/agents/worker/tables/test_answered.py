@@ -13,7 +13,7 @@ from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.clients import start_producer, stop_quietly, transactional_producer
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.state.layout import MARKER
-from hushstream.agents.worker.shards import shard as shard_module
+from hushstream.agents.worker.shards import producers
 from hushstream.agents.worker.shards.transaction import send
 from hushstream.agents.worker.tables.evidence import check_tables
 from hushstream.topics.names import Names
@@ -49,7 +49,7 @@ async def hanging(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> tuple[int, M
             await stop_quietly(other)
             visible(bench.kafka, log)
 
-    monkeypatch.setattr(shard_module, "start_producer", started)
+    monkeypatch.setattr(producers, "start_producer", started)
     return sent[-1].offset, marker
 
 
