@@ -37,7 +37,7 @@ class Load(NamedTuple):
     every: float = 3600.0  # seconds between two triggers
     # retention of units topics in seconds; 0: they are trimmed at once
     keep: float = 7 * 86_400.0
-    beat: float = 0.25  # seconds between two beats; steps are not more frequent
+    beat: float = 0.25  # seconds between two beats
     step: int = 40_000  # events of one step, at most
     # bytes of memory for rows of units, per process; None: enough for all of them
     unit_cache: float | None = None
@@ -142,7 +142,7 @@ class _Partitions(NamedTuple):
 def _taken(load: Load, parts: _Partitions, processes: int) -> float:
     """Events of a step: those since the previous step, up to the limit if there is a backlog.
 
-    If a process has many shards, they rest between two steps until enough events have come.
+    Shards rest between two steps until enough events have come.
     """
     each = load.rate / parts.raw
     shards = parts.raw + load.rekeyed * parts.units + (load.direct + load.rekeyed) * parts.cells

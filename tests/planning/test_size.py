@@ -16,6 +16,7 @@ COST = Costs(
     sum_held_bytes=1000, known_bytes=100, user_bytes=18, pair_bytes=6, key_bytes=12,
 )  # fmt: skip
 FIXED = Load(1e6, 6e5, 100_000, pairs=3, waiting=0, processes=2, partitions=4, cells=3)
+TAKEN = 2**20 / 100  # events of a step: their bytes end the rest of each shard, a second
 
 
 def test_distinct_ones_among_draws():
@@ -26,15 +27,14 @@ def test_distinct_ones_among_draws():
 
 def test_figures_of_a_direct_pipeline_by_hand():
     found = size(FIXED, COST)
-    taken = 100_000 / 4 * 0.25  # events of a shard between two beats
-    frames = 3 / taken
+    frames = 3 / TAKEN
     assert found.frames == pytest.approx(100_000 * frames)
     assert found.worker_us == pytest.approx(10 + 2 + 100 * frames)
     assert found.worker_cores == pytest.approx(0.1 * found.worker_us)
     assert found.topics.units == 0
-    sums = 6e5 * (1 - math.exp(-taken / 6e5)) / taken
+    sums = 6e5 * (1 - math.exp(-TAKEN / 6e5)) / TAKEN
     assert found.topics.cells == pytest.approx(sums * (9 + 16) + frames * 800)
-    rows = 2.5e5 * (1 - math.exp(-taken / 2.5e5)) / taken
+    rows = 2.5e5 * (1 - math.exp(-TAKEN / 2.5e5)) / TAKEN
     assert found.topics.rows == pytest.approx(rows * (40 + 2.5 * 5))
     changed = 6e5 * (1 - math.exp(-3.6e8 / 6e5)) / 3.6e8
     assert found.topics.sums == pytest.approx(changed * 36)
@@ -49,7 +49,7 @@ def test_figures_of_a_direct_pipeline_by_hand():
 
 def test_figures_of_a_repartitioned_pipeline_by_hand():
     found = size(FIXED._replace(direct=0, rekeyed=1), COST)
-    frames = 4 / 6250
+    frames = 4 / TAKEN
     event = 30 + frames * 800
     assert found.topics.units == pytest.approx(event)
     two = size(FIXED._replace(direct=0, rekeyed=1, units=2, rate=1e9), COST)
@@ -57,7 +57,7 @@ def test_figures_of_a_repartitioned_pipeline_by_hand():
     assert two.topics.rows == pytest.approx(5e5 * (1 - math.exp(-bound / 5e5)) / bound * 52.5)
     sums = 6e5 * (1 - math.exp(-40_000 / 6e5)) / 40_000
     assert two.topics.cells == pytest.approx(sums * 25 + 3 / 40_000 * 800)
-    assert found.frames == pytest.approx(100_000 * (frames + 3 / 6250))
+    assert found.frames == pytest.approx(100_000 * (frames + 3 / TAKEN))
     week = 7 * 86_400 * 100_000 * event
     assert found.kept == pytest.approx(3 * (week + 1e6 * 55 + 6e5 * 36))
     assert size(FIXED._replace(direct=0, rekeyed=1, keep=0), COST).kept < found.kept / 1e3
@@ -70,6 +70,15 @@ def test_a_step_holds_no_more_than_its_setting():
     assert larger.frames == pytest.approx(busy.frames / 10)
 
 
+def test_a_step_takes_what_comes_in_a_rest_or_a_beat_until_its_bytes_are_enough():
+    slow = FIXED._replace(rate=4_000)  # 1,000 events per second and shard
+    frames = [size(slow._replace(beat=beat), COST).frames for beat in (0.25, 1.0, 2.0)]
+    assert frames == pytest.approx([4_000 * 3 / 1_000] * 2 + [4_000 * 3 / 2_000])
+    many = size(slow._replace(partitions=40, cells=40), COST)  # forty shards to a process: 4 s
+    assert many.frames == pytest.approx(4_000 * 40 / 400)
+    assert size(slow._replace(raw_bytes=2**20 / 500), COST).frames == pytest.approx(24)
+
+
 def test_sums_in_memory_have_a_limit():
     few, many, more = (
         size(FIXED._replace(keys=keys), COST).memory - 2.1e9 for keys in (1e5, 1e6, 1e9)
@@ -80,7 +89,7 @@ def test_sums_in_memory_have_a_limit():
 
 def test_events_that_share_a_key_share_its_sum():
     few, many = (size(FIXED._replace(keys=keys), COST).topics.cells for keys in (100, 1e9))
-    assert few == pytest.approx(100 / 6250 * 25 + 3 / 6250 * 800, rel=0.01) and many > 20 * few / 2
+    assert few == pytest.approx(100 / TAKEN * 25 + 3 / TAKEN * 800, rel=0.01) and many > 10 * few
 
 
 def test_each_process_holds_records_that_wait():
