@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from aiokafka.errors import ProducerFenced
+from aiokafka.errors import OutOfOrderSequenceNumber, ProducerFenced
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
@@ -244,6 +244,9 @@ class Writer:
                 continue
             except ProducerFenced:
                 raise KafkaException(KafkaError(KafkaError._FENCED)) from None
+            except OutOfOrderSequenceNumber:  # the leader has changed
+                code = KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+                raise KafkaException(KafkaError(code)) from None
 
     def begin_transaction(self) -> None:
         """Keep the following records until the commit."""
