@@ -18,7 +18,10 @@ The last line of ``--json``, where P is a number of partitions:
   of all workers while nothing comes; ``sending``, seconds for which events came: more than were
   asked for where the machine was busy; ``late``, seconds from the request of the trigger to its
   last manifest; ``frames``, ``barriers``, ``transactions`` and ``bytes`` (of frames and barriers)
-  of the topics between the stages, for each event, with the ends of transactions there alone.
+  of the topics between the stages, for each event, with the ends of transactions there alone;
+  ``memory``, resident bytes of all workers after the release.
+- ``predicted``: what `hush size` says of ``cpu``, ``frames`` and ``memory``; ``error``: measured
+  over predicted, less 1.
 - ``overhead_256_raw``, ``overhead_256``: ``cpu`` at 256 partitions over that at 4, less 1, in these
   two shapes; ``overhead_64_raw``, ``overhead_64`` likewise.
 - ``growth_256``: frames at 256 partitions over those at 64 in the shape ``square``: 4 if they
@@ -51,12 +54,15 @@ from hushstream.agents.stages.ingest.unit_digests import hashed
 from hushstream.deploy.broker import Broker
 from hushstream.deploy.settings import BrokerNode
 from hushstream.mechanisms.keys import Keys
+from hushstream.planning.costs import COSTS
+from hushstream.planning.size import Load, size
 from hushstream.topics.frames import Barrier, decode
 from rich.console import Console
 from rich.table import Table
 
 USERS, PAGES = 50_000, 5_000
 MEMBERS = "abcd"
+DEFAULT, BOUND = 4, 12  # partitions between the stages by default; keys of a unit
 IDLE_SECONDS = 5.0
 PATIENCE = 900.0
 SHAPES = ("raw", "square")
@@ -69,7 +75,6 @@ name = "partitions"
 signing_key_file = "hush-signing.key"
 [engine]
 beat_interval = "{beat}s"
-trim_interval = "1h"
 {spread}
 [[input]]
 name = "events"
@@ -132,18 +137,22 @@ def send(run: Local, partitions: int, plan: Plan) -> None:
         raise SystemExit("the broker did not take all events")
 
 
+def family(processes: Iterable[int]) -> list[psutil.Process]:
+    """Processes and their children."""
+    found = [psutil.Process(pid) for pid in processes]
+    return found + [child for one in found for child in one.children(recursive=True)]
+
+
 def cpu(processes: Iterable[int]) -> float:
     """Seconds of CPU that processes and their children have used."""
-    family = [p for pid in processes for p in [psutil.Process(pid)]]
-    family += [child for p in list(family) for child in p.children(recursive=True)]
-    return float(sum(sum(p.cpu_times()[:2]) for p in family))
+    return float(sum(sum(p.cpu_times()[:2]) for p in family(processes)))
 
 
 def measured(folder: Path, broker: Broker, shape: str, partitions: int, plan: Plan) -> dict:
     """Figures of one deployment."""
     toml = TOML.format(beat=plan.beat, spread=spread(shape, partitions))
     with local(folder, broker.bootstrap, toml, {"events": partitions}) as run:
-        run.loud = False
+        run.loud, run.settings = False, {"engine.trim_interval": "5m"}  # as by default
         members = MEMBERS[: plan.processes]
         workers = []
         for member in members:  # started together, one would fence shards that the other keeps
@@ -162,6 +171,7 @@ def measured(folder: Path, broker: Broker, shape: str, partitions: int, plan: Pl
         run.trigger(ORIGIN + 6 * HOUR)
         run.wait_released(run.wait_triggers(1, PATIENCE), PATIENCE)
         late, used = time.monotonic() - asked, cpu(workers) - used
+        memory = resident(workers)
         others = cpu([broker.pid]) - others
         if spying is not None:
             spying.wait(60)
@@ -170,7 +180,32 @@ def measured(folder: Path, broker: Broker, shape: str, partitions: int, plan: Pl
     spent = {"cpu": round(1e6 * used / plan.events, 2)}
     spent["broker"] = round(1e6 * others / plan.events, 2)
     waited = {"sending": round(asked - sent, 1), "late": round(late, 2)}
-    return {**spent, "idle": round(idle, 3), **waited, **per}
+    found = {**spent, "idle": round(idle, 3), **waited, **per, "memory": memory}
+    said = predicted(plan, shape, partitions, (asked - sent))
+    error = {name: round(found[name] / value - 1, 3) for name, value in said.items()}
+    return {**found, "predicted": said, "error": error}
+
+
+def resident(processes: Iterable[int]) -> int:
+    """Resident bytes of processes and their children."""
+    return sum(p.memory_info().rss for p in family(processes))
+
+
+def predicted(plan: Plan, shape: str, partitions: int, seconds: float) -> dict[str, float]:
+    """What `hush size` says of a plan whose events came for ``seconds``."""
+    between = min(partitions, DEFAULT) if shape == "raw" else partitions
+    rate = plan.events / seconds
+    load = Load(
+        users=USERS, keys=PAGES, rate=rate, pairs=min(plan.events / USERS, BOUND), key_text=9.0,
+        raw_bytes=60.0, direct=0, rekeyed=1, replicas=1, every=seconds, beat=plan.beat,
+        waiting=0.0, processes=plan.processes, partitions=partitions, units=between, cells=between,
+    )  # fmt: skip
+    found = size(load, COSTS)
+    frames = found.frames / rate
+    return {
+        "cpu": round(found.worker_us, 2), "frames": round(frames, 4),
+        "memory": round(found.memory),
+    }  # fmt: skip
 
 
 def settle(run: Local, members: str) -> None:

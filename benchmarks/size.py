@@ -32,6 +32,7 @@ from rich.table import Table
 
 console = Console(stderr=True)
 EVENTS = 400_000
+CONFIG = engine.CONFIG
 
 
 class Case(NamedTuple):
@@ -42,6 +43,9 @@ class Case(NamedTuple):
     partitioner: str
     step: int = 40_000
     processes: int = 1
+    partitions: int = engine.PARTITIONS  # of the raw topic
+    units: int = 2  # partitions, like ``cells``
+    cells: int = 2
 
 
 CASES = {
@@ -51,6 +55,8 @@ CASES = {
     "few users": Case(20_000, 20_000, "none"),
     "small steps": Case(100_000, 50_000, "none", 5_000),
     "two processes": Case(200_000, 100_000, "murmur2", processes=2),
+    "64 partitions": Case(200_000, 100_000, "none", partitions=64, units=64, cells=64),
+    "256 partitions": Case(200_000, 100_000, "murmur2", partitions=256, cells=16),
 }
 
 
@@ -59,7 +65,11 @@ class Sized(costs.Bench):
 
     def sizes(self, name: str, case: Case, events: int) -> dict[str, float]:
         """Bytes for each event by kind of topic, and of tables and memory."""
-        engine.USERS, engine.KEYS = case.users, case.keys
+        engine.USERS, engine.KEYS, engine.PARTITIONS = case.users, case.keys, case.partitions
+        engine.CONFIG = CONFIG.replace("units_partitions = 2", f"units_partitions = {case.units}")
+        engine.CONFIG = engine.CONFIG.replace(
+            "cells_partitions = 2", f"cells_partitions = {case.cells}"
+        )
         topic = name.replace(" ", "-")
         self.produce(topic, events)
         before = self._folders()
@@ -114,12 +124,12 @@ def predicted(case: Case, events: int, bound: int) -> dict[str, float]:
         rekeyed=int(case.partitioner == "none"),
         replicas=1,
         every=events / 1e6,
-        step=case.step,
+        step=max(min(case.step, events // case.partitions), 1),  # a partition has no more
         waiting=0.0,  # few events wait; they are part of a process's base
         processes=case.processes,
-        partitions=engine.PARTITIONS,
-        units=2,
-        cells=2,
+        partitions=case.partitions,
+        units=case.units,
+        cells=case.cells,
     )
     found = size(load, COSTS)
     topics = {**found.topics._asdict(), "bytes": found.topics.all}

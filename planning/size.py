@@ -1,7 +1,8 @@
 """Partitions, cores, memory, disk and traffic that a load needs, from measured costs.
 
-The model is linear where the engine is: each event, row, key and frame has a cost. Only frames grow
-faster than the load: each step writes one to every partition of the next stage.
+The model is linear where the engine is: each event, row, key, step and frame has a cost. Steps
+follow from the number of shards and their rests, and each writes a frame to every partition of the
+next stage.
 """
 
 from __future__ import annotations
@@ -9,15 +10,21 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..agents.worker.shards.rest import ENOUGH, kept
+from ..agents.worker.shards.rest import ENOUGH, kept, paused
 from ..errors import ParameterError
 from .costs import Costs
 
 BUSY = 0.7  # share of a core that a steady load may take: the rest is for catching up
 SPREAD = 3  # partitions per process, so that one process more or less still shares them evenly
+# Lists per second that fetches find without a pause, under the load that measures their cost:
+BATCHES = 50  # in each partition
+LISTS = 200  # in a process, at most
+FEW = 2  # frames that a step of the bound stage takes while a trigger waits, as it does not rest
 STEP_BYTES = 4 * 2**20  # of small frames that a step of the bound stage takes
 FRAMES = 48  # frames that such a step takes in any case
+FULL = 40_000  # events of a step where the cost of an event is measured, which includes the step
 TOGETHER = 40_000  # events whose sums such a step merges
+TRIGGERED = 2  # steps of an aggregate shard at a small trigger: it computes, and it publishes
 SUMS = 400_000  # sums that an aggregate shard holds in memory
 MOST = 100_000  # processes; if these are not enough, no number is
 
@@ -75,11 +82,13 @@ class Size(NamedTuple):
     worker_us: float  # CPU of workers for an event, microseconds
     worker_cores: float  # cores that workers use
     frame_cores: float  # of these, for frames alone
+    step_cores: float  # of these, for steps without their events and frames
     broker_cores: float  # broker cores for internal topics, with replicas
     memory: float  # bytes of all processes, while they catch up
     unit_cache: float  # bytes of memory for rows of units, per process
     known: float  # share of units whose rows are in memory
     disk: float  # bytes of local tables, merged
+    shards: int  # of all processes; each has a table
     stored: float  # bytes of snapshots in an object store, one of each table
     sent: float  # bytes per second to the object store
     topics: Topics  # bytes of an event
@@ -88,6 +97,7 @@ class Size(NamedTuple):
     # bytes of units topics that are kept, and of changelogs once compacted, with replicas
     kept: float
     frames: float  # per second, between the stages
+    steps: float  # per second, of all shards
     trigger: float  # seconds of work of a trigger at each of the cells partitions
     restore: float  # seconds of work to restore all tables of one process
 
@@ -125,9 +135,10 @@ def _needed(found: Size) -> int:
 
 
 class _Flow(NamedTuple):
-    """Frames and bytes of one pipeline."""
+    """Frames, steps and bytes of one pipeline."""
 
     frames: float  # for each event
+    steps: float  # of its own shards, for each event
     topics: Topics
 
 
@@ -139,26 +150,31 @@ class _Partitions(NamedTuple):
     cells: int
 
 
+def _shards(load: Load, parts: _Partitions) -> int:
+    pipelines = load.direct + load.rekeyed
+    return parts.raw + load.rekeyed * parts.units + pipelines * parts.cells
+
+
 def _taken(load: Load, parts: _Partitions, processes: int) -> float:
     """Events of a step: those since the previous step, up to the limit if there is a backlog.
 
     Shards rest between two steps until enough events have come.
     """
     each = load.rate / parts.raw
-    shards = parts.raw + load.rekeyed * parts.units + (load.direct + load.rekeyed) * parts.cells
-    rested = min(each * kept(shards / processes), ENOUGH / max(load.raw_bytes, 1.0))
+    rested = min(each * kept(_shards(load, parts) / processes), ENOUGH / max(load.raw_bytes, 1.0))
     return min(float(load.step), max(each * load.beat, rested, 1.0))
 
 
 def _flow(load: Load, cost: Costs, rekeyed: bool, parts: _Partitions, taken: float) -> _Flow:
     """Follow the events of one pipeline through its stages; ``taken`` of them are a step's."""
-    unit_frames, event, bound, shards = 0.0, 0.0, taken, parts.raw
+    unit_frames, event, bound, shards, steps = 0.0, 0.0, taken, parts.raw, 0.0
     if rekeyed:
         shards = parts.units
         unit_frames = min(shards / taken, 1.0)
         event = cost.event_bytes + unit_frames * cost.frame_bytes
         most = max(STEP_BYTES / event, FRAMES * taken / shards)
         bound = min(most, taken * parts.raw / shards)  # a frame of each shard of ingest
+        steps = 1 / bound
     together = min(bound, TOGETHER) if rekeyed else bound
     sums = distinct(together, load.keys) / together
     rows = distinct(bound, load.users / shards) / bound
@@ -170,7 +186,36 @@ def _flow(load: Load, cost: Costs, rekeyed: bool, parts: _Partitions, taken: flo
         rows=rows * (cost.row_bytes + (1 + load.pairs / 2) * cost.row_pair_bytes),
         sums=_changed(load) * (cost.key_row_bytes + load.key_text),
     )
-    return _Flow(unit_frames + cell_frames, topics)
+    return _Flow(unit_frames + cell_frames, steps, topics)
+
+
+class _Asked(NamedTuple):
+    """Steps and frames that triggers ask for, per second."""
+
+    steps: float
+    frames: float  # beyond those of steps that rest
+
+
+def _triggered(load: Load, parts: _Partitions) -> _Asked:
+    pipelines = load.direct + load.rekeyed
+    turns = max(parts.raw / FEW, 1.0)  # steps of each shard of the bound stage
+    released = parts.raw + TRIGGERED * pipelines * parts.cells
+    frames = load.rekeyed * parts.units * (turns - 1) * parts.cells / load.every
+    steps = (released + load.rekeyed * parts.units * turns) / load.every
+    return _Asked(steps, min(frames, load.rate))
+
+
+def _fetched(load: Load, parts: _Partitions, processes: int, cores: float) -> float:
+    """Lists per second that fetches find beyond those of a busy process, whose lists are long.
+
+    Args:
+        cores: all that processes use for other work.
+    """
+    if pause := paused(kept(_shards(load, parts) / processes)):
+        found = min(load.rate, processes / pause)
+    else:
+        found = min(load.rate, BATCHES * parts.raw, LISTS * processes)
+    return found * max(1 - cores / processes / BUSY, 0.0)
 
 
 def _changed(load: Load) -> float:
@@ -190,6 +235,10 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
              (_flow(load, cost, False, parts, taken), load.direct)]  # fmt: skip
     topics = Topics(*(sum(n * flow.topics[kind] for flow, n in flows) for kind in range(4)))
     frames = sum(n * flow.frames for flow, n in flows)
+    steps = load.rate * (1 / taken + sum(n * flow.steps for flow, n in flows))
+    asked = _triggered(load, parts)
+    steps += asked.steps
+    shards = _shards(load, parts)
     rows = load.users * pipelines
     # A standby is one more table in another process, which applies each changed row.
     copies = min(load.standbys, processes - 1)
@@ -201,8 +250,14 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
     base = load.direct * cost.direct_us + load.rekeyed * cost.rekeyed_us
     beside = cost.beside if processes > 1 else 1.0
     frame_us = beside * cost.frame_us
+    if load.rate:
+        frames += asked.frames / load.rate
     copied = copies * pipelines * cost.restore_us
-    worker = beside * (base + pipelines * row + copied) + frames * frame_us
+    included = load.rate / FULL * (1 + load.rekeyed)
+    step_cores = max(steps - included, 0.0) * beside * cost.step_us / 1e6
+    used = beside * (base + pipelines * row + copied) + frames * frame_us
+    cores = load.rate * used / 1e6 + step_cores + processes * cost.idle_us / 1e6
+    cores += _fetched(load, parts, processes, cores) * beside * cost.fetch_us / 1e6
     leader = load.direct * cost.broker_direct_us + load.rekeyed * cost.broker_rekeyed_us
     disk = (rows * (cost.user_bytes + load.pairs * cost.pair_bytes)
             + pipelines * load.keys * cost.key_bytes)  # fmt: skip
@@ -213,15 +268,18 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
         partitions=parts.raw,
         units=parts.units,
         cells=parts.cells,
-        worker_us=worker,
-        worker_cores=load.rate * worker / 1e6,
+        worker_us=1e6 * cores / load.rate if load.rate else 0.0,
+        worker_cores=cores,
         frame_cores=load.rate * frames * frame_us / 1e6,
+        step_cores=step_cores,
         broker_cores=load.replicas * load.rate * leader / 1e6,
         memory=processes * (cost.process_bytes + load.waiting + min(cache, mine))
-        + held * cost.sum_held_bytes,
+        + held * cost.sum_held_bytes
+        + (1 + copies) * shards * cost.shard_bytes,
         unit_cache=cache,
         known=known,
-        disk=(1 + copies) * disk,
+        disk=(1 + copies) * (disk + shards * cost.table_bytes),
+        shards=shards,
         stored=disk if load.snapshots else 0.0,
         sent=disk / load.snapshots if load.snapshots else 0.0,
         topics=topics,
@@ -229,6 +287,7 @@ def _sized(load: Load, cost: Costs, processes: int) -> Size:
         written=load.replicas * load.rate * topics.all,
         kept=load.replicas * (load.keep * load.rate * topics.units + logged),
         frames=load.rate * frames,
+        steps=steps,
         trigger=cost.trigger_us * load.keys / parts.cells / 1e6,
         restore=(rows + pipelines * load.keys) / processes * cost.restore_us / 1e6,
     )

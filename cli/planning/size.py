@@ -158,6 +158,7 @@ def table_of(load: Load, found: Size, parts: list[Limit]) -> Table:
 
 def _rows(load: Load, found: Size) -> list[tuple[str, str]]:
     frames = found.frame_cores / found.worker_cores if found.worker_cores else 0.0
+    steps = found.step_cores / found.worker_cores if found.worker_cores else 0.0
     topics = found.topics
     stored = f"{bytes_of(found.stored)}, {bytes_of(found.sent)}/s"
     each = ", ".join(f"{name} {size:,.0f}" for name, size in topics._asdict().items() if size)
@@ -165,6 +166,7 @@ def _rows(load: Load, found: Size) -> list[tuple[str, str]]:
         ("pipelines", f"{load.direct} direct, {load.rekeyed} re-partitioned"),
         ("processes, one core each", f"{found.processes:,} (they use {found.worker_cores:,.2f})"),
         ("  of which frames", f"{frames:.0%}: {found.frames:,.0f}/s"),
+        ("  of which steps", f"{steps:.0%}: {found.steps:,.0f}/s, of {found.shards:,} shards"),
         ("  for an event", f"{found.worker_us:,.1f} µs of CPU"),
         ("partitions", f"{found.partitions:,} raw, {found.units:,} units, {found.cells:,} cells"),
         ("cores of the brokers", f"{found.broker_cores:,.2f}, for internal topics"),

@@ -11,10 +11,12 @@ from hushstream.planning.size import BUSY, SPREAD, Load, distinct, size
 
 COST = Costs(
     direct_us=10, rekeyed_us=20, known_us=2, disk_us=30, beside=1, broker_direct_us=3,
-    broker_rekeyed_us=6, frame_us=100, trigger_us=2, restore_us=3, event_bytes=30, sum_bytes=9,
-    row_bytes=40, row_pair_bytes=5, key_row_bytes=20, frame_bytes=800, process_bytes=1e9,
-    sum_held_bytes=1000, known_bytes=100, user_bytes=18, pair_bytes=6, key_bytes=12,
+    broker_rekeyed_us=6, frame_us=100, step_us=0, idle_us=0, fetch_us=0, trigger_us=2, restore_us=3,
+    event_bytes=30, sum_bytes=9, row_bytes=40, row_pair_bytes=5, key_row_bytes=20, frame_bytes=800,
+    process_bytes=1e9, shard_bytes=0, sum_held_bytes=1000, known_bytes=100,
+    user_bytes=18, pair_bytes=6, key_bytes=12, table_bytes=0,
 )  # fmt: skip
+SHARDS = COST._replace(step_us=8_000, idle_us=5_000, shard_bytes=1e6, table_bytes=6e4)
 FIXED = Load(1e6, 6e5, 100_000, pairs=3, waiting=0, processes=2, partitions=4, cells=3)
 TAKEN = 2**20 / 100  # events of a step: their bytes end the rest of each shard, a second
 
@@ -57,10 +59,67 @@ def test_figures_of_a_repartitioned_pipeline_by_hand():
     assert two.topics.rows == pytest.approx(5e5 * (1 - math.exp(-bound / 5e5)) / bound * 52.5)
     sums = 6e5 * (1 - math.exp(-40_000 / 6e5)) / 40_000
     assert two.topics.cells == pytest.approx(sums * 25 + 3 / 40_000 * 800)
-    assert found.frames == pytest.approx(100_000 * (frames + 3 / TAKEN))
+    again = 4 * (4 / 2 - 1) * 3 / 3600  # a trigger makes shards of bound step for two frames each
+    assert found.frames == pytest.approx(100_000 * (frames + 3 / TAKEN) + again)
     week = 7 * 86_400 * 100_000 * event
     assert found.kept == pytest.approx(3 * (week + 1e6 * 55 + 6e5 * 36))
     assert size(FIXED._replace(direct=0, rekeyed=1, keep=0), COST).kept < found.kept / 1e3
+
+
+def test_each_shard_costs_its_steps_its_memory_and_its_table():
+    free, found = size(FIXED, COST), size(FIXED, SHARDS)
+    steps = 1e5 / TAKEN + (4 + 2 * 3) / 3600  # and at each trigger
+    assert found.shards == 7 and found.steps == pytest.approx(steps) == pytest.approx(free.steps)
+    spent = 8e-3 * (steps - 1e5 / 40_000)  # beyond the large steps that an event's cost includes
+    assert found.step_cores == pytest.approx(spent) and free.step_cores == 0
+    assert found.worker_cores == pytest.approx(free.worker_cores + spent + 2 * 5e-3)
+    assert found.worker_us == pytest.approx(10 * found.worker_cores)
+    assert found.memory == pytest.approx(free.memory + 7e6)
+    assert found.disk == pytest.approx(free.disk + 7 * 6e4) and found.stored == free.stored
+    shared = size(FIXED, SHARDS._replace(beside=1.5))
+    assert shared.step_cores == pytest.approx(1.5 * found.step_cores)
+
+
+def test_shards_of_a_later_stage_step_as_often_as_frames_come():
+    load = FIXED._replace(direct=0, rekeyed=1, units=8, rate=4e4, keys=1e12)
+    found = size(load, SHARDS)
+    taken = 1e4 * 1.0  # fifteen shards rest a second in two processes
+    each = 4 * taken / 8  # events of a step of a units shard
+    assert found.shards == 4 + 8 + 3
+    assert found.steps == pytest.approx(4e4 / taken + 4e4 / each + (4 + 8 * 2 + 2 * 3) / 3600)
+    many = load._replace(partitions=40, units=80, cells=80)  # a hundred to a process: ten seconds
+    assert found.step_cores == pytest.approx(8e-3 * (found.steps - 2 * 4e4 / 40_000))
+    assert size(many, SHARDS).steps == pytest.approx(
+        40 / 10 + 80 / 10 + (40 + 80 * 20 + 160) / 3600
+    )
+    often, seldom = (size(many._replace(every=every), SHARDS).frames for every in (60, 1e9))
+    assert often - seldom == pytest.approx(80 * (20 - 1) * 80 / 60, rel=1e-4)
+
+
+def test_an_idle_deployment_costs_its_processes_and_triggers():
+    found = size(FIXED._replace(rate=0, every=1), SHARDS)
+    assert found.worker_us == found.frames == 0
+    assert found.worker_cores == pytest.approx(2 * 5e-3 + 8e-3 * (4 + 2 * 3))
+
+
+def test_fetches_cost_what_they_find_in_the_time_that_is_left():
+    lists = SHARDS._replace(fetch_us=1_000)
+    slow = FIXED._replace(rate=4_000)
+
+    def spent(load: Load, cost: Costs = lists) -> float:
+        free = size(load, cost._replace(fetch_us=0)).worker_cores
+        left = 1 - free / (load.processes or 1) / BUSY
+        return (size(load, cost).worker_cores - free) / left
+
+    assert spent(slow) == pytest.approx(1e-3 * 4 * 50)
+    assert spent(slow._replace(partitions=40, processes=30)) == pytest.approx(1e-3 * 40 * 50)
+    assert spent(slow._replace(partitions=16)) == pytest.approx(1e-3 * 2 * 200)
+    assert spent(slow._replace(rate=50)) == pytest.approx(1e-3 * 50)
+    assert spent(slow, lists._replace(beside=1.5)) == pytest.approx(1.5e-3 * 4 * 50)
+    paused = slow._replace(partitions=60)  # rests of more than two seconds: a fetch each second
+    assert spent(paused) == pytest.approx(1e-3 * 2)
+    busy = FIXED._replace(rate=3e5)
+    assert size(busy, lists) == size(busy, SHARDS)  # its lists are long
 
 
 def test_a_step_holds_no_more_than_its_setting():
@@ -167,6 +226,9 @@ def test_a_standby_is_one_more_table_of_a_process_that_applies_each_row():
     assert copied.worker_us == pytest.approx(alone.worker_us + 3)
     assert copied.memory == pytest.approx(alone.memory + 1e8)
     assert copied.restore == alone.restore
+    tables = size(FIXED._replace(standbys=1), SHARDS)
+    assert tables.disk == pytest.approx(copied.disk + 2 * 7 * 6e4)
+    assert tables.memory == pytest.approx(copied.memory + 2 * 7e6)
     one = FIXED._replace(processes=1)
     assert size(one._replace(standbys=1), COST) == size(one, COST)  # no process to hold a copy
 

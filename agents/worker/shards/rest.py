@@ -43,6 +43,11 @@ def kept(among: float) -> float:
     return min(max(among * EACH, LEAST), LONGEST)
 
 
+def paused(seconds: float) -> float:
+    """Seconds between two fetches that find little, where rests last ``seconds``; 0.0: no pause."""
+    return PAUSE if seconds > 2 * PAUSE else 0.0
+
+
 class Marked(Protocol):
     """A shard with its last committed marker."""
 
@@ -71,7 +76,7 @@ class Rests:
         asked = self._pressing
         if any(tp in asked and asked[tp](one.marker) for tp, one in self._shards.items()):
             return 0.0
-        return PAUSE if self.seconds > 2 * PAUSE else 0.0
+        return paused(self.seconds)
 
     def add(self, tp: TP, pipelines: Collection[str], raw: bool) -> Rest:
         """Make the rest of one shard; from now on `pause` minds its triggers.
