@@ -238,7 +238,7 @@ def test_a_sample_that_is_not_there_is_refused_before_anything_is_printed(folder
 
 def test_the_largest_value_is_advised_where_it_is_better(folder: Path) -> None:
     found = proposed("--pipeline", "fares", "--records", "48", "--tail-scale", "400")
-    assert found["ranges"] is None and not found["fares"]["clip"]
+    assert set(found) == {"fares"} and not found["fares"]["clip"]
     line = tomllib.loads(found["fares"]["toml"])["mechanism"]
     assert line["threshold"] == "top" and found["fares"]["scale"] == 400
     with_line(folder, "pak", found["fares"]["toml"])
@@ -249,7 +249,7 @@ def test_the_largest_value_is_advised_where_it_is_better(folder: Path) -> None:
 def test_numbers_are_for_the_pipelines_that_they_describe(folder: Path) -> None:
     plain = proposed()
     found = proposed("--pipeline", "ranges", "--records", "240_000".replace("_", ""))
-    assert found["fares"] is None and found["ranges"]["records"] == 240_000
+    assert set(found) == {"ranges"} and found["ranges"]["records"] == 240_000
     assert plain["ranges"]["records"] == 12_000
 
 
