@@ -19,7 +19,7 @@ from hushstream.agents.worker.shards.shard import Shard
 from hushstream.deploy.broker import Broker
 from hushstream.topics.records import Marker
 
-from ..bench import Bench, Tally, applied, interval, until, visible
+from ..bench import Bench, Tally, applied, interval, unopened, until, visible
 
 CONTROL = 0x20
 TICK = 1  # a publication that is due long ago
@@ -170,6 +170,26 @@ def test_a_shard_opens_again_where_nobody_says_that_a_transaction_has_ended(benc
     asyncio.run(run())
     assert bench.published() == [b"1"] and bench.rows()[b"n"] == b"3"
     assert bench.failures == []
+
+
+def test_both_are_stopped_at_once(tmp_path, monkeypatch):
+    """Each may take seconds where its topics are gone, and a worker has little time to end."""
+    stopping: list[str] = []
+
+    async def stop(producer: str) -> None:
+        stopping.append(producer)
+        await asyncio.sleep(0.05)
+        assert sorted(stopping) == ["public", "steps"]
+
+    monkeypatch.setattr(producers, "stop_quietly", stop)
+
+    async def run() -> None:
+        held = unopened(tmp_path).shard()._producers
+        held.steps, held.public = "steps", "public"
+        await held.stop()
+        assert held.steps is None is held.public
+
+    asyncio.run(run())
 
 
 def test_an_end_is_waited_for(bench):
