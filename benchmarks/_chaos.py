@@ -16,7 +16,7 @@ from _cluster import PATIENCE, Local
 from _unwell import STALL, TOLD, Watch
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from hushstream.agents.state.rocks import discard
+from hushstream.agents.state.folders import discard
 from hushstream.errors import OutageError
 
 SESSION = 3.0

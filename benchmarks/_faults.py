@@ -21,7 +21,7 @@ from _flooding import FLOODS, ORIGIN, feed, share
 from _load import PARTITIONS
 from _trio import NODES, Trio
 from confluent_kafka.admin import AdminClient
-from hushstream.agents.state.rocks import discard
+from hushstream.agents.state.folders import discard
 
 DISK = 1 << 30  # bytes of each worker's RAM disk
 OUTAGE = (1.0, 120.0)  # seconds, log-uniform

@@ -41,7 +41,7 @@ from _cage import Cage, cage
 from _chaos import BROKER, SLOW
 from _cluster import Local, local
 from _flooding import FLOODS, MINUTE, ORIGIN, feed, sent, share
-from hushstream.agents.state.rocks import discard
+from hushstream.agents.state.folders import discard
 from hushstream.deploy.broker import Broker
 from hushstream.topics.records import Trigger
 from rich.console import Console

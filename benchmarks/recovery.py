@@ -29,7 +29,7 @@ from typing import Any
 
 from _chaos import BROKER, SLOW
 from _cluster import Local, local
-from hushstream.agents.state.rocks import discard
+from hushstream.agents.state.folders import discard
 from hushstream.deploy.broker import Broker
 from rich.console import Console
 from rich.table import Table

@@ -32,8 +32,8 @@ from hushstream.agents.kafka.batches import tolerant
 from hushstream.agents.kafka.batches.record_columns import RecordColumns
 from hushstream.agents.kafka.clients import transactional_producer
 from hushstream.agents.kafka.cluster import Cluster
+from hushstream.agents.state.folders import discard
 from hushstream.agents.state.layout import MARKER, sortable, units_of
-from hushstream.agents.state.rocks import discard
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shards.transaction import send
 from hushstream.agents.worker.shared import Shared

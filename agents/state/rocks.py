@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -385,17 +384,3 @@ def read_rows(path: Path, keys: Sequence[bytes]) -> list[bytes | None]:
         return found
     finally:
         table.close()
-
-
-def discard(path: Path) -> None:
-    """Delete a shard's local state, all of which is in the changelog."""
-    shutil.rmtree(path, ignore_errors=True)
-
-
-def set_aside(path: Path) -> Path:
-    """Rename a shard's damaged folder, and delete those renamed earlier."""
-    other = path.with_name(f"damaged-{path.name}")
-    shutil.rmtree(other, ignore_errors=True)
-    with contextlib.suppress(FileNotFoundError):  # the damage may be that the folder is gone
-        path.rename(other)
-    return other

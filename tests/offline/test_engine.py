@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.ledger import Ledger
+from hushstream.agents.state.folders import discard
 from hushstream.agents.state.layout import after
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.agents.state.rocks import RocksStore, discard
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.errors import EngineError
 from hushstream.offline.engine import OfflineEngine, Recorded

@@ -22,8 +22,9 @@ from ....topics.records import Marker, decode_marker
 from ...kafka.clients import check_reached, heard, read_span, read_to_end
 from ...kafka.markers import Sought, continues, hanging_marker, seek_marker
 from ...snapshots.copies import Copies, forget
+from ...state.folders import discard, set_aside
 from ...state.layout import MARKER, POSITION, SEEN
-from ...state.rocks import RocksStore, discard, read_rows, set_aside
+from ...state.rocks import RocksStore, read_rows
 from ...state.rows.columns import NO_ROWS, RowColumns
 from ...state.store import Changes
 from ..shared import Shared

@@ -1,7 +1,7 @@
 """The three kinds of state answer alike, and prefixes end in the right place.
 
 Covers: agents/state/memory.py
-Covers: agents/state/rocks.py
+Covers: agents/state/rocks.py, agents/state/folders.py
 Covers: agents/state/layout.py
 """
 
@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from hushstream.agents.state import rocks as rocks_module
+from hushstream.agents.state.folders import discard, set_aside
 from hushstream.agents.state.layout import INDEX, MARKER, POSITION, SEEN, after, block_row
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.agents.state.rocks import RocksStore, discard, set_aside
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.state.store import Overlay, scan_prefix
 from hushstream.agents.state.units import table as unit_table

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from hushstream.agents.stages.bound.bounder import Bounder
 from hushstream.agents.stages.step import Step
-from hushstream.agents.state.rocks import RocksStore, discard
+from hushstream.agents.state.folders import discard
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.store import Changes
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import CellsFrame, EventSlice, decode

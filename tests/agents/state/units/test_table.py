@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from hushstream.agents.state import rocks
+from hushstream.agents.state.folders import discard, set_aside
 from hushstream.agents.state.layout import MARKER, POSITION, sortable, units_of
-from hushstream.agents.state.rocks import RocksStore, discard, set_aside
+from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.state.rows.columns import RowColumns
 from hushstream.agents.state.units import epoch as unit_epoch
 from hushstream.agents.state.units import table as unit_table
