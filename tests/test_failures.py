@@ -52,8 +52,8 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "a local table is damaged": (
         "integration/test_gone.py::test_damaged_tables_are_set_aside_and_restored",
-        "agents/worker/shards/test_shard.py::test_a_table_that_is_damaged_while_it_serves_is_restored",
-        "agents/worker/shards/test_shard.py::"
+        "agents/worker/shards/test_damage.py::test_a_table_that_is_damaged_while_it_serves_is_restored",
+        "agents/worker/shards/test_damage.py::"
         "test_a_disk_that_damages_one_table_after_the_other_is_given_up",
     ),
     "the disk of `data_dir` is full": ("integration/test_gone.py::test_a_full_disk_is_named",),
