@@ -44,7 +44,7 @@ class Load(NamedTuple):
     every: float = 3600.0  # seconds between two triggers
     # retention of units topics in seconds; 0: they are trimmed at once
     keep: float = 7 * 86_400.0
-    beat: float = 0.25  # seconds between two beats
+    beat: float = 1.0  # seconds between two beats
     step: int = 40_000  # events of one step, at most
     # bytes of memory for rows of units, per process; None: enough for all of them
     unit_cache: float | None = None

@@ -112,7 +112,7 @@ class KnownLogs:
             LedgerError: the ledger did not pay for a trigger.
             RewoundError: a log lacks what this owner has read or written before.
         """
-        until = time.monotonic() + self._kafka.outage_timeout / 1e6
+        until, told = time.monotonic() + self._kafka.outage_timeout / 1e6, False
         while True:
             await self._read_ledger()
             known = len(self.ledger.records)
@@ -123,7 +123,9 @@ class KnownLogs:
                 await self._read_ledger()
                 if len(self.ledger.records) == known and not ending:
                     raise
-                log.warning("another owner of the clock has charged meanwhile; reading again")
+                if not told:
+                    log.warning("another owner of the clock has charged meanwhile; reading again")
+                told = True
                 await asyncio.sleep(AGAIN_SECONDS)
 
     async def _ending(self) -> bool:

@@ -27,7 +27,7 @@ RECENT = 256  # beats at the end of the log that are read at once; older ones ar
 def entries_of(records: Sequence[Any], beats_from: int) -> list[Entry]:
     """Decode records of the clock topic, skipping most beats below ``beats_from``.
 
-    Beats are written several times a second, and other records are few, so decoding all would make
+    Beats are written each second, and other records are few, so decoding all would make
     a start slower every day. The last beat of a list is always decoded: it has the log's progress.
     """
     beats = [place for place, r in enumerate(records) if is_beat(r.value)]

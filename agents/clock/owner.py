@@ -88,7 +88,7 @@ class ClockOwner:
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
         self._known = KnownLogs(setup, self.progress)
-        self._requests = AskedTriggers(setup.kafka, setup.names.requests, self._pace.stir)
+        self._requests = AskedTriggers(setup.kafka, setup.names.requests, self._pace.hurry)
         self._producer: Any = None
         self._asker: Any = None
         self._partitions = [
@@ -162,7 +162,7 @@ class ClockOwner:
         """Wait until the next beat is due, or a request has come."""
         soon = bool(self._known.clock.due(self._wall.now() + SOON))
         await asyncio.sleep(self._pace.least)  # even after a slow beat, other tasks need a turn
-        await self._requests.read(int(1000 * self._pace.left(soon)))
+        await self._requests.read(self._pace.left(soon))
 
     async def _again(self, error: BaseException) -> None:
         """Open again after a failed transaction.
@@ -280,7 +280,6 @@ class ClockOwner:
         """
         async with within(self._timeout):
             told = await self._transact(charges, records)
-        self._pace.stir()
         self.progress.moved()  # with a backlog of triggers, one beat may take minutes
         self._known.charged(charges, told[-1].offset + 1)
         self._wall.agree(told[-1].timestamp * 1000)

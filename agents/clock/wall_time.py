@@ -6,6 +6,7 @@ After an outage it waits, so that producers can send buffered records: see `Sett
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import Any
 
@@ -15,10 +16,10 @@ log = logging.getLogger("hushstream.clock")
 
 JUMP_SECONDS = 5.0
 ASK_SECONDS = 10.0  # between two questions to the broker whether a changed clock is right
-QUIET_SECONDS = 2.0  # without clock records or requests, after which beats are rarer
-QUIET_BEAT_SECONDS = 1.0
+HURRY_SECONDS = 2.0  # after a request
+NEAR_SECONDS = 0.25  # between two beats at most while a trigger is near
 LEAST_SECONDS = 0.05  # between two beats at least, however many requests come
-SOON = 2_000_000  # microseconds; more than a quiet rest, and than one correction of a drift
+SOON = 2_000_000  # microseconds; more than a usual rest, and than one correction of a drift
 STEADY = 10_000_000  # microseconds between two beats at most, if triggers follow this clock
 SILENT = 5_000_000  # microseconds without an answer, beyond the usual rest, that mean an outage
 WATCHED = 20_000_000  # the same, between two looks of a worker that does not own the clock
@@ -144,43 +145,45 @@ class ClockLead:
 
 
 class Pace:
-    """The rest between two beats, longer while there are no records and nothing is due.
+    """The times of beats: every so many seconds, and more often while something public is near.
 
-    A beat without new records writes nothing, but still asks the broker. So the time of the beat
-    that covers a record depends on whether others came before it (`docs/guarantee.md`, side
-    channels).
+    No record moves them: the beat that covers a record is the next one, whatever came before it
+    (`docs/guarantee.md`, side channels). A beat that took too long is followed by another at once.
 
     Args:
-        seconds: time between two beats while there is work.
+        seconds: time between two beats.
 
     Attributes:
         least: seconds of the shortest rest.
+        longest: time between two beats, microseconds.
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._stirred = self._began = time.monotonic()
+        self._seconds, self._near = seconds, min(seconds, NEAR_SECONDS)
+        self._first = self._began = time.monotonic()
+        self._hurried = self._first - HURRY_SECONDS
         self.least = min(LEAST_SECONDS, seconds)
+        self.longest = int(1e6 * seconds)
 
     def begin(self) -> None:
         """Note that a beat begins."""
         self._began = time.monotonic()
 
-    def stir(self) -> None:
-        """Note that there was work."""
-        self._stirred = time.monotonic()
+    def hurry(self) -> None:
+        """Note that a request came: more may follow."""
+        self._hurried = time.monotonic()
 
-    def left(self, soon: bool) -> float:
-        """Return the seconds left until the next beat; 0 if it is due."""
+    def left(self, soon: bool) -> int:
+        """Return the milliseconds left until the next beat; 0 if it is due.
+
+        Args:
+            soon: whether a trigger is near.
+        """
         now = time.monotonic()
-        quiet = not soon and now - self._stirred > QUIET_SECONDS
-        seconds = max(self._seconds, QUIET_BEAT_SECONDS) if quiet else self._seconds
-        return max(self._began + seconds - now, 0.0)
-
-    @property
-    def longest(self) -> int:
-        """The longest rest between two beats, microseconds."""
-        return int(1e6 * max(self._seconds, QUIET_BEAT_SECONDS))
+        hurried = now - self._hurried < HURRY_SECONDS
+        step = self._near if soon or hurried else self._seconds
+        beats = (self._began - self._first) // step + 1
+        return max(math.ceil(1000 * (self._first + beats * step - now)), 0)
 
 
 class Settling:

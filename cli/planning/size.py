@@ -72,7 +72,7 @@ MIB = 1024 * 1024
 )
 @click.option("--step-records", "step", type=COUNT, default=40_000, show_default=True,
               help="Events of one step (engine.step_records).")  # fmt: skip
-@click.option("--beat", type=Finite(0.01), default=0.25, show_default=True,
+@click.option("--beat", type=Finite(0.01), default=1.0, show_default=True,
               help="Seconds between two beats (engine.beat_interval).")  # fmt: skip
 @click.option("--unit-cache-mb", type=click.IntRange(0),
               help="Memory for rows of units, per process; default: enough for all.")  # fmt: skip

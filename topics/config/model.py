@@ -17,7 +17,7 @@ from .toml.values import (
     FIVE_SECONDS,
     INPUT,
     ONE_MINUTE,
-    QUARTER_SECOND,
+    ONE_SECOND,
     SEVEN_DAYS,
     SIX_HOURS,
     TEN_SECONDS,
@@ -192,8 +192,8 @@ class Engine:
         cells_partitions: partitions of the topic of partial sums by key; likewise.
         release_partitions: partitions of each release topic; fixed at genesis.
         replication_factor: replicas of topics that Hushstream creates; -1 is the cluster's default.
-        beat_interval: interval at which new records become available for processing; up to a
-            second after a pause.
+        beat_interval: interval at which new records become available; at most 250 ms near a trigger
+            and after a request.
         publish_delay: least public pause between a trigger and its publication, to hide load.
         settle: time without scheduled triggers after an outage of the brokers or of all workers,
             so that producers can send what they hold; a trigger that was due meanwhile waits for
@@ -239,7 +239,7 @@ class Engine:
     cells_partitions: Partitions | Literal["input"] = INPUT
     release_partitions: Partitions = 1
     replication_factor: Annotated[int, within(-1, 100)] = -1
-    beat_interval: Annotated[Duration, span("10ms", "1m")] = QUARTER_SECOND
+    beat_interval: Annotated[Duration, span("10ms", "1m")] = ONE_SECOND
     publish_delay: Annotated[Duration, span("0s", "31d")] = ZERO
     settle: Annotated[Duration, span("0s", "1d")] = THIRTY_SECONDS
     max_clock_lead: Annotated[Duration, span("100ms", "1h")] = FIVE_SECONDS

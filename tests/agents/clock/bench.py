@@ -117,9 +117,9 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made._known, made._producer = known_logs(ledger, clock), producer
     made._known.end, made._unsure = FIRST, True
     made._on_record = lambda *_: None
-    made._wall, made._pace = WallClock(), Pace(0.25)
+    made._wall, made._pace = WallClock(), Pace(1.0)
     made._settling, made._owned = Settling(0), True
-    made._requests = asking(clock, lambda: made._pace.stir())
+    made._requests = asking(clock, lambda: made._pace.hurry())
     made._lead, made._witness = ClockLead(NAMES.clock, 5_000_000), None
     made._timeout, made._trim, made._markers = 60_000, None, None
     return made

@@ -104,6 +104,28 @@ def test_a_request_ends_the_rest_between_two_beats():
     assert asyncio.run(rested()) == [None, ORIGIN, ORIGIN]
 
 
+@pytest.mark.parametrize("came", [True, False])
+def test_no_record_moves_the_next_beat(came: bool, monkeypatch):
+    """Otherwise one unit's arrival would change which records of others are *future*."""
+    clock, ledger = begun()
+    one = owner(clock, ledger, Recorder())
+    began = one._pace._first
+    monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: began))
+    one._wall = SimpleNamespace(
+        now=lambda: clock.time, doubtful=lambda: False, agree=lambda moment: None
+    )
+    written, before = one._producer.done, clock.offsets
+
+    async def ends() -> dict[str, list[int]]:
+        return {topic: [end + came for end in ends] for topic, ends in before.items()}
+
+    one._ends = ends
+    one._pace.begin()
+    asyncio.run(one._advance())
+    assert ("commit" in written) is came
+    assert one._pace.left(soon=False) == 1000
+
+
 @pytest.mark.parametrize("near", [True, False])
 def test_the_clock_keeps_its_pace_while_a_trigger_is_near(near: bool, monkeypatch):
     clock, ledger = begun(with_pipeline(external=False))
@@ -117,7 +139,6 @@ def test_the_clock_keeps_its_pace_while_a_trigger_is_near(near: bool, monkeypatc
     moment = ORIGIN + 6 * HOUR - 1_000_000 * (1 if near else 10)  # before the first trigger
     one._wall = SimpleNamespace(now=lambda: moment)
     one._requests.read = read
-    one._pace._stirred -= 3600
     began = time.monotonic()  # from here on, the machine's speed does not matter
     monkeypatch.setattr(clock_module, "time", SimpleNamespace(monotonic=lambda: began))
     one._pace.begin()

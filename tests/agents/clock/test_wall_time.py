@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hushstream.agents.clock.wall_time as clock_module
-import pytest
 from hushstream.agents.clock.wall_time import Pace, Settling, WallClock
 
 
@@ -57,44 +56,25 @@ def test_a_moment_of_the_clock_log_is_the_time_and_not_the_time_since_the_last_l
     assert clock.now() == 1050_000_000  # a system clock that was set back is not followed
 
 
-def test_a_clock_with_nothing_to_do_rests_longer_and_never_where_something_is_near(monkeypatch):
+def test_beats_are_more_frequent_where_a_trigger_or_a_request_is_near(monkeypatch):
     tick = [50.0]
     monkeypatch.setattr(clock_module.time, "monotonic", lambda: tick[0])
-    pace = Pace(0.25)
+    pace = Pace(1.0)
     pace.begin()
     tick[0] += 0.1
-    assert round(pace.left(soon=False), 3) == 0.15
-    tick[0] += clock_module.QUIET_SECONDS
+    assert (pace.left(soon=False), pace.left(soon=True)) == (900, 150)
+    pace.hurry()
+    assert pace.left(soon=False) == 150
+    tick[0] += clock_module.HURRY_SECONDS
     assert pace.left(soon=False) == 0  # after a slow beat, the next one follows at once
-    pace.begin()
-    assert round(pace.left(soon=False), 3) == clock_module.QUIET_BEAT_SECONDS
-    assert round(pace.left(soon=True), 3) == 0.25
-    pace.stir()
-    assert round(pace.left(soon=False), 3) == 0.25
+    pace.begin()  # at 52.1: a slow beat moves no later one
+    assert (pace.left(soon=False), pace.left(soon=True)) == (900, 150)
     slow = Pace(20.0)
-    tick[0] += clock_module.QUIET_SECONDS + 1
-    slow.begin()
-    assert round(slow.left(soon=False), 3) == 20
+    assert (slow.left(soon=False), slow.left(soon=True)) == (20_000, 250)
+    quick = Pace(0.01)
+    assert (quick.left(soon=False), quick.least, quick.longest) == (10, 0.01, 10_000)
     # A trigger that comes due during a rest was seen before it, even if the wall clock drifts.
-    most = clock_module.QUIET_BEAT_SECONDS + clock_module.JUMP_SECONDS / 10
-    assert most * 1e6 < clock_module.SOON
-
-
-@pytest.mark.parametrize(("earlier", "covered"), [((), 12.25), ((10.0,), 11.5)])
-def test_an_earlier_record_changes_the_time_of_the_beat_that_covers_a_later_one(
-    monkeypatch, earlier, covered
-):
-    tick, seen = [0.0], 0
-    monkeypatch.setattr(clock_module.time, "monotonic", lambda: tick[0])
-    pace, arrivals = Pace(0.25), (*earlier, 11.3)
-    while seen < len(arrivals):
-        tick[0] += pace.left(soon=False)
-        pace.begin()
-        there = sum(arrival <= tick[0] for arrival in arrivals)
-        if there > seen:
-            pace.stir()
-        seen = there
-    assert tick[0] == covered
+    assert (1 + clock_module.JUMP_SECONDS / 10) * 1e6 < clock_module.SOON
 
 
 SECOND = 1_000_000

@@ -32,11 +32,11 @@ def test_values_are_exact_and_normalised() -> None:
 
 
 def test_precedence_is_flag_environment_file_default() -> None:
-    text = SMALL + '[engine]\nbeat_interval = "1s"\n'
+    text = SMALL + '[engine]\nbeat_interval = "4s"\n'
     variable = {"HUSH_ENGINE__BEAT_INTERVAL": "2s"}
     flags = {"engine.beat_interval": "3s", "engine.log_level": None}
-    assert small().engine.beat_interval == 250_000
-    assert small(text).engine.beat_interval == 1_000_000
+    assert small().engine.beat_interval == 1_000_000
+    assert small(text).engine.beat_interval == 4_000_000
     assert small(text, **variable).engine.beat_interval == 2_000_000
     assert loads(text, environ=variable, flags=flags).engine.beat_interval == 3_000_000
 

@@ -68,7 +68,7 @@ def parse_duration(text: str) -> Duration:
 
 
 ZERO = Duration(0)
-QUARTER_SECOND = parse_duration("250ms")
+ONE_SECOND = parse_duration("1s")
 FIVE_SECONDS = parse_duration("5s")
 TEN_SECONDS = parse_duration("10s")
 THIRTY_SECONDS = parse_duration("30s")
