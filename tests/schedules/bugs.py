@@ -244,17 +244,17 @@ FOUND_WITHIN = {
 FOUND_AT = {  # a seed that objects; a change of the product may move it
     "cancelled clock": 138,
     "stale idle shard": 1370,
-    "frozen sleep": 180,
+    "frozen sleep": 184,
     "forgotten floor": 2,
     "stale genesis": 10,
-    "believed table": 2633,
+    "believed table": 3047,
     "committed refusal": 4,
-    "same epoch": 25,
+    "same epoch": 46,
     "lost end": 16,
     "counted before": 28,
     "denied schema": 549,
-    "view anew": 19,
-    "early forgetting": 206,
+    "view anew": 79,
+    "early forgetting": 281,
     **AT,
 }
 ONLY = {"believed table": "rewind", "blind copy": "ahead"}

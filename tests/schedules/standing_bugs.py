@@ -151,7 +151,7 @@ WITHIN = {
     "unread copy": 100,
     "uncommitted copy": 300,
     "foreign copy": 300,
-    "blind copy": 2500,
+    "blind copy": 6000,
     "copy without end": 100,
     "unaware shards": 100,
     "unaware clock": 100,
@@ -159,13 +159,13 @@ WITHIN = {
     "late clock": 600,
 }
 AT = {
-    "unread copy": STANDING + 4,
-    "uncommitted copy": STANDING + 5,
+    "unread copy": STANDING + 7,
+    "uncommitted copy": STANDING + 42,
     "foreign copy": STANDING + 10,
-    "blind copy": STANDING + 333,
+    "blind copy": STANDING + 4214,
     "copy without end": STANDING + 6,
     "unaware shards": STANDING,
     "unaware clock": STANDING,
     "two clocks": STANDING + 14,
-    "late clock": STANDING + 527,
+    "late clock": STANDING + 601,
 }
