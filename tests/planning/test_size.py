@@ -17,9 +17,7 @@ COST = Costs(
     user_bytes=18, pair_bytes=6, key_bytes=12, table_bytes=0,
 )  # fmt: skip
 SHARDS = COST._replace(step_us=8_000, idle_us=5_000, shard_bytes=1e6, table_bytes=6e4)
-FIXED = Load(
-    1e6, 6e5, 100_000, pairs=3, waiting=0, processes=2, partitions=4, cells=3, beat=0.25
-)
+FIXED = Load(1e6, 6e5, 100_000, pairs=3, waiting=0, processes=2, partitions=4, cells=3, beat=0.25)
 TAKEN = 2**20 / 100  # events of a step: their bytes end the rest of each shard, a second
 
 
