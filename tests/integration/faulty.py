@@ -37,7 +37,7 @@ def arm(fault: str, number: int) -> None:
         left -= public
         hit = public and left == 0
         if hit and fault == "before":
-            producer: Any = self._producer
+            producer: Any = self._producers.public
 
             async def commit() -> None:
                 await producer.flush()
