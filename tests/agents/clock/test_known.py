@@ -91,7 +91,9 @@ def test_an_owner_that_slept_between_the_logs_reads_what_was_charged_meanwhile(m
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_charge_is_not_missing_while_its_transaction_ends_in_the_ledger(monkeypatch, ends):
+def test_a_charge_is_not_missing_while_its_transaction_ends_in_the_ledger(
+    monkeypatch, caplog, ends
+):
     """Brokers end a transaction in one log before the other."""
     logs = logs_of(*begun(with_pipeline(external=False)))
     charge, end, asked = logs["v1"].pop(), len(logs["v1"]) + 1, list[bool]()
@@ -113,6 +115,7 @@ def test_a_charge_is_not_missing_while_its_transaction_ends_in_the_ledger(monkey
     if ends:
         asyncio.run(made.read())
         assert [r.encode() for r in made.ledger.records] == logs["v1"]
+        assert caplog.text.count("has charged meanwhile") == 1
         return
     made._kafka = SimpleNamespace(outage_timeout=200_000)
     with pytest.raises(LedgerError, match="never charged by this ledger"):
