@@ -1,17 +1,17 @@
 """Keys that were seen once: a fill, triggers that touch few of them, state, and restarts.
 
     python benchmarks/seen_keys.py [--keys 1000000,10000000] [--changed N] [--public N]
-                                   [--quick] [--json]
+                                   [--processes N] [--quick] [--json]
 
 Each deployment sees a number of keys once each, from users with eight keys; in addition,
 ``--public`` keys have 400 users each and become public. The first trigger handles all of them. Two
 more triggers follow with ``--changed`` new records each, for keys seen before: the cost of a
 trigger should depend only on the keys that it touches, that are due and that are public, however
 many were seen. Before such a trigger the worker has consumed its records, as it would in a stream
-that fills a window over hours. The worker is then stopped and started with its tables, and once
-more without them.
-Everything runs on a real broker with one worker and two cells partitions; other load on the machine
-affects the seconds.
+that fills a window over hours. The worker is then stopped and started with its tables, without
+them, and once more without them but with copies of them in an object store, which is a folder.
+Everything runs on a real broker with one worker, of one process unless ``--processes`` says more,
+and two cells partitions; other load on the machine affects the seconds.
 
 - ``keys``, ``records``: their numbers at the first trigger.
 - ``fill_seconds``, ``fill_cpu_us``: of the first trigger, from the cut to the last manifest; CPU of
@@ -23,7 +23,8 @@ affects the seconds.
 - ``key_bytes``: of tables of aggregate for each key seen; ``state_mb``: all tables;
   ``changelog_mb``: their topics at the broker.
 - ``resident_mb``: the most memory that the worker had.
-- ``warm_seconds``, ``wiped_seconds``: from the command to ``ready``, with tables and without.
+- ``warm_seconds``, ``wiped_seconds``, ``copied_seconds``: from the command to ``ready``, with
+  tables, without, and with copies; ``copies_mb``: of the copies.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ CROWD = 400  # users of a public key
 NEW = 10**9  # number of the first user of later records
 HOUR = 3_600_000  # milliseconds
 LATER = 2  # triggers after the first
+COPIED = b"a snapshot of it is in"  # a line of a worker's log
 QUIET_SECONDS = 3.0  # a worker without work for so long has consumed everything
 QUIET = 0.15  # most CPU of such a worker: seconds in a second
 PATIENCE = 3 * 3600.0  # seconds allowed for a request to a worker
@@ -85,9 +87,11 @@ class Deployment:
         folder: folder of configuration, state and log.
         broker: running broker.
         keys: number of keys, for the topic's name.
+        processes: processes of the worker.
     """
 
-    def __init__(self, folder: Path, broker: Broker, keys: int) -> None:
+    def __init__(self, folder: Path, broker: Broker, keys: int, processes: int) -> None:
+        self._processes = processes
         self._folder, self._broker, self._topic = folder, broker, f"seen-{keys}"
         self._cluster = Cluster(Kafka(bootstrap=broker.bootstrap))
         self._cluster.wait()
@@ -97,6 +101,11 @@ class Deployment:
         self._path, config, self._pipeline = engine.deployment(
             self._cluster, folder, self._topic, "murmur2", ""
         )
+        self.store = folder / "store"
+        self._with_store = (
+            "--set", f"engine.snapshots=file://{self.store}",
+            "--set", "engine.snapshot_interval=10s",
+        )  # fmt: skip
         self.name = config.deployment.name
         self._names = Names(self.name, read_ledger(self._cluster, self.name).genesis["genesis"])
         self.state = folder / self.name
@@ -130,17 +139,18 @@ class Deployment:
         producer.flush(600)
         return sent
 
-    def start(self) -> float:
-        """Start the worker; seconds until it logs that it is ready."""
+    def start(self, copies: bool = False) -> float:
+        """Start the worker, perhaps with an object store; seconds until it says `ready`."""
         mark, begun = self._log.stat().st_size if self._log.exists() else 0, time.monotonic()
         with open(self._log, "ab") as log:
             self._worker = subprocess.Popen(
                 [sys.executable, "-m", "hushstream", "worker", "-c", str(self._path),
                  "--bootstrap", self._cluster.bootstrap,
-                 "--set", f"engine.data_dir={self.state}"],
+                 "--set", f"engine.data_dir={self.state}", "--processes", str(self._processes),
+                 *(self._with_store if copies else ())],
                 stdout=log, stderr=log,
             )  # fmt: skip
-        while b"ready:" not in self._tail(mark):
+        while self._tail(mark).count(b"ready:") < self._processes:
             if self._worker.poll() is not None or time.monotonic() - begun > PATIENCE:
                 raise SystemExit(f"the worker is not ready: {self._tail(mark)[-500:]!r}")
             time.sleep(0.05)
@@ -151,6 +161,25 @@ class Deployment:
             log.seek(mark)
             return log.read()
 
+    def copy(self, number: int, keys: int) -> None:
+        """Start the worker with an object store, and stop it once the store has all tables.
+
+        A copy is made after a step of its shard, so a few records come until then.
+        """
+        mark, tables = self._log.stat().st_size, len([*self.state.rglob("CURRENT")])
+        self.start(copies=True)
+        while len(self._copied(mark)) < tables:
+            self.produce(later(keys, 100, number), number)
+            self.trigger(number)
+            number += 1
+            time.sleep(10)
+        self.stop()
+
+    def _copied(self, mark: int) -> set[bytes]:
+        """Names of tables of which the log says that there is a copy."""
+        lines = [line for line in self._tail(mark).splitlines() if COPIED in line]
+        return {line.partition(b": ")[0].split()[-1] for line in lines}
+
     def stop(self) -> None:
         """Stop the worker cleanly."""
         if self._worker is not None:
@@ -158,23 +187,30 @@ class Deployment:
             self._worker.wait(300)
             self._worker = None
 
-    def settle(self) -> float:
-        """Wait until the worker has consumed everything; seconds of CPU until then."""
+    def family(self) -> list[psutil.Process]:
+        """The processes of the worker."""
         assert self._worker is not None
         process = psutil.Process(self._worker.pid)
-        used = begun = sum(process.cpu_times()[:2])
+        return [process, *process.children(recursive=True)]
+
+    def cpu(self) -> float:
+        """Seconds of CPU that the worker has used."""
+        return float(sum(sum(one.cpu_times()[:2]) for one in self.family()))
+
+    def settle(self) -> float:
+        """Wait until the worker has consumed everything; seconds of CPU until then."""
+        used = begun = self.cpu()
         while True:
             time.sleep(QUIET_SECONDS)
-            before, used = used, sum(process.cpu_times()[:2])
+            before, used = used, self.cpu()
             if used - before < QUIET * QUIET_SECONDS:
                 return used - begun
 
     def trigger(self, number: int) -> tuple[float, float]:
         """Request a trigger, and wait for its release; seconds, and seconds of CPU."""
         assert self._worker is not None
-        process = psutil.Process(self._worker.pid)
         midnight = engine.START * 1000 - engine.START * 1000 % 86_400_000_000
-        begun, used = time.monotonic(), sum(process.cpu_times()[:2])
+        begun, used = time.monotonic(), self.cpu()
         producer = self._cluster.producer()
         asked = TriggerRequest(f"go-{number}", midnight + number * HOUR * 1000)
         producer.produce(self._names.requests, encode(asked), partition=0)
@@ -184,11 +220,11 @@ class Deployment:
             if self._worker.poll() is not None or time.monotonic() - begun > PATIENCE:
                 raise SystemExit(f"no release: {self._tail(0)[-500:]!r}")
             message = self._consumer.poll(0.05)
-            self.resident = max(self.resident, process.memory_info().rss)
+            self.resident = max(self.resident, sum(p.memory_info().rss for p in self.family()))
             if message is not None and not message.error():
                 manifest = b"hush.manifest/2" in message.value()
                 shards, self.released = shards + manifest, self.released + (not manifest)
-        return time.monotonic() - begun, sum(process.cpu_times()[:2]) - used
+        return time.monotonic() - begun, self.cpu() - used
 
     def bytes_of(self, folder: Path, part: str = "") -> int:
         """Size of files below a folder, in subfolders whose names contain ``part``."""
@@ -224,6 +260,10 @@ def measure(run: Deployment, keys: int, changed: int, public: int) -> dict[str, 
         shutil.rmtree(run.state)
         wiped = run.start()
         run.stop()
+        run.copy(LATER + 2, keys)
+        shutil.rmtree(run.state)
+        copied = run.start(copies=True)
+        run.stop()
     return {
         "keys": keys,
         "records": records,
@@ -239,6 +279,8 @@ def measure(run: Deployment, keys: int, changed: int, public: int) -> dict[str, 
         "resident_mb": round(run.resident / 1e6),
         "warm_seconds": round(warm, 1),
         "wiped_seconds": round(wiped, 1),
+        "copied_seconds": round(copied, 1),
+        "copies_mb": round(run.bytes_of(run.store) / 1e6, 1),
     }
 
 
@@ -250,13 +292,14 @@ def main() -> None:
     parser.add_argument("--public", type=int, default=2_000, help="keys that become public")
     parser.add_argument("--quick", action="store_true", help="100,000 keys, 500 of them public")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--processes", type=int, default=1, help="processes of the worker")
     args = parser.parse_args()
     numbers = args.keys or ("100000" if args.quick else "1000000,10000000")
     public = 500 if args.quick else args.public
     found = []
     for keys in (int(number) for number in numbers.split(",")):
         with tempfile.TemporaryDirectory(prefix="hush-seen-") as folder, Broker(quiet=True) as one:
-            run = Deployment(Path(folder), one, keys)
+            run = Deployment(Path(folder), one, keys, args.processes)
             try:
                 found.append(measure(run, keys, args.changed, public))
             finally:

@@ -271,7 +271,10 @@ class SelectOfInput:
         if found is None and (words := instead_of(node)) is not None:
             raise refused(node, words)
         if self._counts(node):
-            raise refused(node, "is an aggregate: group by the columns of the key alone")
+            words = "is an aggregate: group by the columns of the key alone"
+            if (alias := next((a for a, one in self._aliases.items() if one is node), "")):
+                words += f"; if {alias} is one, give the aggregate another name"
+            raise refused(node, words)
         if found is None:
             check_alone(node, self._joins)
         derived = found or derived_of(node, self._source, self._table)
