@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from hushstream.mechanisms.in_memory import Memory, Trace, run
 from hushstream.mechanisms.parts.trees.hierarchy import Chunks
-from hushstream.mechanisms.parts.trees.shape import TreeShape
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,12 +63,11 @@ def test_errors_are_those_of_the_mechanism() -> None:
         shown = np.concatenate([[0], *(one.value[:, 1] for one in out)]) / made.steps
         gap = (shown - true)[ranges.end] - (shown - true)[ranges.first]
         squares.append(float(np.mean(gap**2)))
-    skip = round(math.log(made.width, made.tree.fanout))
-    shape = TreeShape(made.tree.fanout, made.tree.levels, skip)
-    expected = ranges.noise(shape) / float(epsilon) ** 2 * theta**2
+    method = values.method_of(made)
+    expected = ranges.noise(method.shape, method.history) / float(epsilon) ** 2 * theta**2
     warm = stream.values[: n // values.WARMUP]
     guesses = [values.guessed(made, warm, theta, run) for run in range(60)]
-    missed = [ranges.missed(theta, values.Method(shape, guess)) for guess in guesses]
+    missed = [ranges.missed(theta, method._replace(guess=guess)) for guess in guesses]
     expected += float(np.mean(missed))
     assert np.mean(squares) == pytest.approx(expected, rel=0.15)
 
