@@ -272,7 +272,7 @@ class SelectOfInput:
             raise refused(node, words)
         if self._counts(node):
             words = "is an aggregate: group by the columns of the key alone"
-            if (alias := next((a for a, one in self._aliases.items() if one is node), "")):
+            if alias := next((a for a, one in self._aliases.items() if one is node), ""):
                 words += f"; if {alias} is one, give the aggregate another name"
             raise refused(node, words)
         if found is None:
