@@ -17,6 +17,7 @@ from ...topics.records import (
     decode_clock,
     is_beat,
 )
+from ..deployment.model import Pipeline
 from .timeline import Over, Timeline, advance, copied, fold, resumed
 
 ALL = 1 << 62  # no offset is as large
@@ -216,6 +217,18 @@ class ClockLog:
     def called(self, pipeline: str) -> tuple[int, int]:
         """Return the place of a pipeline's last trigger, -1 if it was not read, and its ordinal."""
         return self._called.get(pipeline, -1), self._at_end[pipeline].ordinal
+
+    def scheduled(self, pipeline: Pipeline, until: int) -> int | None:
+        """Look up when the next trigger of a pipeline is scheduled, microseconds since 1970.
+
+        Returns:
+            None if it is later than ``until``, or the pipeline is triggered by request.
+        """
+        timeline = self._at_end[pipeline.name]
+        if pipeline.external or timeline.first is None:
+            return None
+        due = pipeline.windows.due(timeline, until, 1, timeline.end)
+        return due[0].scheduled if due else None
 
     def reached(self, topic: str, partition: int) -> int:
         """End of a raw partition by its last beat or cut; 0 before the first."""

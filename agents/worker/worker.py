@@ -312,7 +312,7 @@ class Worker:
         if self._joined and not self._rests.pause():
             self._consumer.hurry.set()
         for shard in self.shards.values():
-            shard.wake()
+            shard.stir()
         self._upkeep.prune_clock()
 
     # -- running and ending -------------------------------------------------------------------

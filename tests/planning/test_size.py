@@ -83,14 +83,15 @@ def test_each_shard_costs_its_steps_its_memory_and_its_table():
 def test_shards_of_a_later_stage_step_as_often_as_frames_come():
     load = FIXED._replace(direct=0, rekeyed=1, units=8, rate=4e4, keys=1e12)
     found = size(load, SHARDS)
-    taken = 1e4 * 1.0  # fifteen shards rest a second in two processes
+    taken = 2**20 / load.raw_bytes  # enough before the rest ends, which is 1.1 s
     each = 4 * taken / 8  # events of a step of a units shard
     assert found.shards == 4 + 8 + 3
     assert found.steps == pytest.approx(4e4 / taken + 4e4 / each + (4 + 8 * 2 + 2 * 3) / 3600)
-    many = load._replace(partitions=40, units=80, cells=80)  # a hundred to a process: ten seconds
+    # A hundred to a process rest 15 s.
+    many = load._replace(partitions=40, units=80, cells=80, rate=2e4)
     assert found.step_cores == pytest.approx(8e-3 * (found.steps - 2 * 4e4 / 40_000))
     assert size(many, SHARDS).steps == pytest.approx(
-        40 / 10 + 80 / 10 + (40 + 80 * 20 + 160) / 3600
+        40 / 15 + 80 / 15 + (40 + 80 * 20 + 160) / 3600
     )
     often, seldom = (size(many._replace(every=every), SHARDS).frames for every in (60, 1e9))
     assert often - seldom == pytest.approx(80 * (20 - 1) * 80 / 60, rel=1e-4)
@@ -116,7 +117,7 @@ def test_fetches_cost_what_they_find_in_the_time_that_is_left():
     assert spent(slow._replace(partitions=16)) == pytest.approx(1e-3 * 2 * 200)
     assert spent(slow._replace(rate=50)) == pytest.approx(1e-3 * 50)
     assert spent(slow, lists._replace(beside=1.5)) == pytest.approx(1.5e-3 * 4 * 50)
-    paused = slow._replace(partitions=60)  # rests of more than two seconds: a fetch each second
+    paused = slow._replace(partitions=60)  # rests of more than three seconds: a fetch each second
     assert spent(paused) == pytest.approx(1e-3 * 2)
     busy = FIXED._replace(rate=3e5)
     assert size(busy, lists) == size(busy, SHARDS)  # its lists are long
@@ -133,8 +134,8 @@ def test_a_step_takes_what_comes_in_a_rest_or_a_beat_until_its_bytes_are_enough(
     slow = FIXED._replace(rate=4_000)  # 1,000 events per second and shard
     frames = [size(slow._replace(beat=beat), COST).frames for beat in (0.25, 1.0, 2.0)]
     assert frames == pytest.approx([4_000 * 3 / 1_000] * 2 + [4_000 * 3 / 2_000])
-    many = size(slow._replace(partitions=40, cells=40), COST)  # forty shards to a process: 4 s
-    assert many.frames == pytest.approx(4_000 * 40 / 400)
+    many = size(slow._replace(partitions=40, cells=40), COST)  # forty shards to a process: 6 s
+    assert many.frames == pytest.approx(4_000 * 40 / 600)
     assert size(slow._replace(raw_bytes=2**20 / 500), COST).frames == pytest.approx(24)
 
 

@@ -86,7 +86,7 @@ class ShardMaker:
         if stage.stage == VIEW:
             return None
         if stage.pipeline is None:
-            return self._rests.add(tp, [p.name for p in stage.source.pipelines], raw=True)
-        rest = self._rests.add(tp, [stage.pipeline.name], raw=False)
+            return self._rests.add(tp, stage.source.pipelines, raw=True)
+        rest = self._rests.add(tp, [stage.pipeline], raw=False)
         # It commits only at triggers, or when memory is full.
         return None if stage.stage == AGGREGATE else rest

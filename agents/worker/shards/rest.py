@@ -8,25 +8,30 @@ each fetch names all partitions, and each list that it finds passes through the 
 
 How steps are cut changes no release. A release waits for no rest either: a shard does not rest
 while it has not passed on a trigger that the clock has written, and meanwhile no fetch pauses.
+Shortly before a trigger is scheduled, rests end early, so that it finds little work left.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Protocol
 
 from aiokafka.structs import TopicPartition as TP
 
 from ....topics.records import Marker
 from ...clock.log import ClockLog
+from ...deployment.model import Pipeline
 
-EACH = 0.1  # seconds of rest for each shard of the process
+EACH = 0.15  # seconds of rest for each shard of the process
 # Twelve shards that take a fourth of the steps use half the CPU. A longer rest would save little
 # more; it would leave the operator's figures and dead letters further behind, and a trigger more
 # work.
 LEAST = 1.0
-LONGEST = 10.0  # the work that is left when a trigger comes grows with it
+LONGEST = 20.0  # the work that is left when a trigger comes by request grows with it
+EARLY = 0.2  # of a rest: before a trigger, rests end so much earlier than it is scheduled
 PAUSE = 1.0  # seconds between two fetches; where rests are short, it would delay each step
 ENOUGH = 1 << 20  # bytes of waiting records that justify a step at once
 
@@ -38,14 +43,26 @@ def kept(among: float) -> float:
         among: number of shards of the process.
 
     >>> kept(4), kept(60), kept(400)
-    (1.0, 6.0, 10.0)
+    (1.0, 9.0, 20.0)
     """
     return min(max(among * EACH, LEAST), LONGEST)
 
 
+def shortened(seconds: float, ahead: float) -> float:
+    """Seconds of a rest of ``seconds`` if a trigger is scheduled ``ahead`` seconds from its begin.
+
+    A rest that begins shortly before the trigger is not worth another step.
+
+    >>> [shortened(10.0, ahead) for ahead in (3.0, 4.5, 11.0, 13.0)]
+    [10.0, 2.5, 9.0, 10.0]
+    """
+    early = EARLY * seconds
+    return seconds if ahead < 2 * early else min(seconds, ahead - early)
+
+
 def paused(seconds: float) -> float:
     """Seconds between two fetches that find little, where rests last ``seconds``; 0.0: no pause."""
-    return PAUSE if seconds > 2 * PAUSE else 0.0
+    return PAUSE if seconds > 3 * PAUSE else 0.0
 
 
 class Marked(Protocol):
@@ -78,32 +95,40 @@ class Rests:
             return 0.0
         return paused(self.seconds)
 
-    def add(self, tp: TP, pipelines: Collection[str], raw: bool) -> Rest:
+    def length(self, pipelines: Collection[Pipeline]) -> float:
+        """Compute the seconds of a rest that begins now, of a shard of these pipelines."""
+        whole, now = self.seconds, int(time.time() * 1e6)
+        until = now + int(1e6 * (1 + EARLY) * whole)
+        found = [self._clock.scheduled(one, until) for one in pipelines]
+        ahead = [(at - now) / 1e6 for at in found if at is not None]
+        return shortened(whole, min(ahead)) if ahead else whole
+
+    def add(self, tp: TP, pipelines: Collection[Pipeline], raw: bool) -> Rest:
         """Make the rest of one shard; from now on `pause` minds its triggers.
 
         Args:
-            pipelines: names of the pipelines whose records it takes.
+            pipelines: pipelines whose records it takes.
             raw: whether it reads the clock log itself, rather than barriers of shards that do.
         """
         called = self._clock.called
 
         def pressing(marker: Marker) -> bool:
-            last = [(name, *called(name)) for name in pipelines]
+            last = [(one.name, *called(one.name)) for one in pipelines]
             if raw:
                 return any(place >= marker.clock for _, place, _ in last)
             return any(ordinal > marker.closed.get(name, 0) for name, _, ordinal in last)
 
         self._pressing[tp] = pressing
-        return Rest(self, pressing)
+        return Rest(partial(self.length, pipelines), pressing)
 
 
 class Rest:
     """The rest of one shard; times are seconds of the event loop."""
 
-    def __init__(self, rests: Rests, pressing: Callable[[Marker], bool]) -> None:
-        self._rests = rests
+    def __init__(self, length: Callable[[], float], pressing: Callable[[Marker], bool]) -> None:
+        self._length = length
         self._pressing = pressing
-        self._ended: float | None = None
+        self._over: float | None = None  # end of the rest; None: there is none
         self._timer: asyncio.TimerHandle | None = None  # ends a rest
 
     def stepped(self, now: float, more: bool) -> None:
@@ -112,7 +137,7 @@ class Rest:
         Args:
             more: whether the stage has more to do without new input; then there is no rest.
         """
-        self._ended = None if more else now
+        self._over = None if more else now + self._length()
 
     def left(self, now: float, marker: Marker, size: int) -> float:
         """Compute how long to wait before the next step; 0.0: take it now.
@@ -120,9 +145,9 @@ class Rest:
         Args:
             size: bytes of the waiting records.
         """
-        if self._ended is None or size >= ENOUGH:
+        if self._over is None or size >= ENOUGH:
             return 0.0
-        left = self._ended + self._rests.seconds - now
+        left = self._over - now
         return left if left > 0 and not self._pressing(marker) else 0.0
 
     def waits(self, marker: Marker, size: int, wake: Callable[[], None]) -> bool:
@@ -130,9 +155,9 @@ class Rest:
         loop = asyncio.get_running_loop()
         left = self.left(loop.time(), marker, size)
         if left and self._timer is None:
-            self._timer = loop.call_later(left, self._over, wake)
+            self._timer = loop.call_later(left, self._end, wake)
         return left > 0
 
-    def _over(self, wake: Callable[[], None]) -> None:
+    def _end(self, wake: Callable[[], None]) -> None:
         self._timer = None
         wake()

@@ -157,11 +157,16 @@ class Shard:
             again = asyncio.ensure_future(self._host.seek(self.tp, self.wanted))
             again.add_done_callback(heard)  # it may come too late
             return
-        self.wake()
+        self.stir()
 
     def forget_pause(self) -> None:
         """Note that the input flows again: Faust resumes each partition after a rebalance."""
         self._backlog.paused = False
+
+    def stir(self) -> None:
+        """Make the shard check whether there is work, unless it rests."""
+        if not self._rests():
+            self.wake()
 
     def wake(self) -> None:
         """Make the shard check whether there is work."""

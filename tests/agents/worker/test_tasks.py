@@ -263,7 +263,7 @@ def test_a_worker_that_the_group_took_for_dead_opens_what_it_kept_again():
         async def open_shard(tp: TP) -> None:
             opened.append(tp)
             made.shards[tp] = SimpleNamespace(
-                close=close, forget_pause=lambda: None, wake=lambda: None
+                close=close, forget_pause=lambda: None, stir=lambda: None
             )
 
         made._open_shard = open_shard
@@ -291,7 +291,7 @@ def test_shards_that_stay_are_served_before_others_are_open():
             async def close() -> None:
                 seen.append(("closed", tp.partition))
 
-            return SimpleNamespace(close=close, forget_pause=lambda: None, wake=lambda: None)
+            return SimpleNamespace(close=close, forget_pause=lambda: None, stir=lambda: None)
 
         async def open_shard(tp: TP) -> None:
             seen.append(("opened", tp.partition))

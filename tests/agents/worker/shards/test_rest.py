@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from types import SimpleNamespace
 
 import hushstream.agents.worker.shards.rest as rests
@@ -17,6 +18,8 @@ from ....support import beat, deployment, start, trigger
 from ..bench import interval, unopened
 
 P = deployment().pipelines[0]
+BY_SCHEDULE = dataclasses.replace(P, external=False)
+OTHER = dataclasses.replace(BY_SCHEDULE, name="other")
 BEGUN = Marker("g", 0)
 
 
@@ -31,23 +34,23 @@ def left(rest: Rest, now: float, marker: Marker = BEGUN, size: int = 100) -> flo
     return round(rest.left(now, marker, size), 6)
 
 
-@pytest.mark.parametrize("among, seconds", [(1, 1.0), (10, 1.0), (12, 1.2), (40, 4.0),
-                                            (60, 6.0), (10_000, 10.0)])  # fmt: skip
+@pytest.mark.parametrize("among, seconds", [(1, 1.0), (6, 1.0), (12, 1.8), (40, 6.0),
+                                            (60, 9.0), (10_000, 20.0)])  # fmt: skip
 def test_the_more_shards_the_longer_within_limits(among: int, seconds: float):
     assert made(among)[1].seconds == pytest.approx(seconds)
 
 
 def test_a_rest_begins_with_the_end_of_a_step():
-    rest = made(60)[1].add(TP("t", 0), ["p"], raw=True)
+    rest = made(60)[1].add(TP("t", 0), [P], raw=True)
     assert left(rest, 7.0) == 0  # the first step does not wait
     rest.stepped(10.0, more=False)
-    assert (left(rest, 10.0), left(rest, 11.0), left(rest, 16.0)) == (6.0, 5.0, 0)
+    assert (left(rest, 10.0), left(rest, 11.0), left(rest, 19.0)) == (9.0, 8.0, 0)
     rest.stepped(20.0, more=True)  # the stage continues without new input
     assert left(rest, 20.0) == 0
 
 
 def test_much_input_ends_a_rest():
-    rest = made(60)[1].add(TP("t", 0), ["p"], raw=True)
+    rest = made(60)[1].add(TP("t", 0), [P], raw=True)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1, size=rests.ENOUGH - 1) > 0 == left(rest, 0.1, size=rests.ENOUGH)
 
@@ -55,7 +58,7 @@ def test_much_input_ends_a_rest():
 @pytest.mark.parametrize("among", [1, 60])
 def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled(among: int):
     clock, kept = made(among)
-    rest = kept.add(TP("t", 0), ["other", "p"], raw=True)
+    rest = kept.add(TP("t", 0), [OTHER, P], raw=True)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1) > 0
     clock.append(2, trigger(P, 1, [9]))
@@ -66,12 +69,44 @@ def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled(among: in
 @pytest.mark.parametrize("among", [1, 60])
 def test_no_later_stage_rests_while_a_micro_batch_is_open_that_ends(among: int):
     clock, kept = made(among)
-    rest = kept.add(TP("t", 0), ["p"], raw=False)
+    rest = kept.add(TP("t", 0), [P], raw=False)
     rest.stepped(0.0, more=False)
     assert left(rest, 0.1) > 0
     clock.append(2, trigger(P, 1, [9]))
     assert left(rest, 0.1) == 0 == left(rest, 0.1, replace(BEGUN, closed={"p": 0}))
     assert left(rest, 0.1, replace(BEGUN, closed={"p": 1})) > 0
+
+
+@pytest.mark.parametrize(
+    "ahead, kept",
+    [(-5, 20), (7.9, 20), (8.1, 4.1), (18, 14), (24.1, 20), (90, 20)],
+)
+def test_a_rest_ends_shortly_before_a_trigger_is_scheduled(
+    ahead: float, kept: float, monkeypatch: pytest.MonkeyPatch
+):
+    """And not for the trigger of another pipeline, which concerns other records."""
+    scheduled = P.windows.times(P.windows.window(start(P).time))[0]
+    clock, among = made(10_000)
+    clock.append(2, start(OTHER))
+    monkeypatch.setattr(rests.time, "time", lambda: scheduled / 1e6 - ahead)
+    rest = among.add(TP("t", 0), [BY_SCHEDULE], raw=True)
+    rest.stepped(50.0, more=False)
+    assert left(rest, 50.0) == pytest.approx(kept, abs=1e-4)
+    clock.append(3, trigger(P, 1, [9]))  # it has fired; the next one is far away
+    late = replace(BEGUN, clock=9)
+    rest.stepped(50.0, more=False)
+    assert left(rest, 50.0, late) == 20
+    other = among.add(TP("t", 1), [OTHER], raw=True)
+    other.stepped(50.0, more=False)
+    assert left(other, 50.0, late) == pytest.approx(kept, abs=1e-4)
+
+
+def test_no_rest_ends_for_a_pipeline_that_is_triggered_by_request(monkeypatch: pytest.MonkeyPatch):
+    scheduled = P.windows.times(P.windows.window(start(P).time))[0]
+    monkeypatch.setattr(rests.time, "time", lambda: scheduled / 1e6 - 9)
+    rest = made(10_000)[1].add(TP("t", 0), [P], raw=True)
+    rest.stepped(50.0, more=False)
+    assert left(rest, 50.0) == 20
 
 
 def test_fetching_pauses_where_shards_rest_long_but_not_while_one_of_them_has_a_trigger_to_handle():
@@ -80,8 +115,8 @@ def test_fetching_pauses_where_shards_rest_long_but_not_while_one_of_them_has_a_
     assert kept.pause() == rests.PAUSE
     shards = kept._shards
     ingest, aggregate = TP("t", 3), TP("t", 4)
-    kept.add(ingest, ["p"], raw=True)
-    kept.add(aggregate, ["p"], raw=False)
+    kept.add(ingest, [P], raw=True)
+    kept.add(aggregate, [P], raw=False)
     shards[ingest].marker = replace(BEGUN, clock=2)
     assert kept.pause() == rests.PAUSE
     clock.append(2, trigger(P, 1, [9]))
@@ -90,7 +125,7 @@ def test_fetching_pauses_where_shards_rest_long_but_not_while_one_of_them_has_a_
     assert kept.pause() == 0  # its barrier is on its way
     shards[aggregate].marker = replace(BEGUN, closed={"p": 1})
     assert kept.pause() == rests.PAUSE
-    kept.add(TP("t", 99), ["p"], raw=True)  # a shard of another process by now
+    kept.add(TP("t", 99), [P], raw=True)  # a shard of another process by now
     assert kept.pause() == rests.PAUSE
 
 
@@ -98,13 +133,16 @@ def test_a_shard_is_woken_when_its_rest_is_over(tmp_path):
     async def run() -> None:
         shard, loop = unopened(tmp_path).shard(), asyncio.get_running_loop()
         kept = made(60)[1]
-        rest = kept.add(TP("t", 0), ["p"], raw=True)
+        rest = kept.add(TP("t", 0), [P], raw=True)
         object.__setattr__(shard._spec, "rest", rest)
-        rest.stepped(loop.time() - 5.95, more=False)
+        rest.stepped(loop.time() - 8.95, more=False)
         shard.deliver(interval(0, 3))
-        shard._wake.clear()
-        assert shard._rests() and shard._rests()
+        shard.stir()
+        assert not shard._wake.is_set() and shard._rests()  # neither ends the rest
         await asyncio.wait_for(shard._wake.wait(), 5)
         assert not shard._rests()
+        shard._wake.clear()
+        shard.stir()
+        assert shard._wake.is_set()
 
     asyncio.run(run())
