@@ -56,6 +56,7 @@ from hushstream.deploy.settings import BrokerNode
 from hushstream.mechanisms.keys import Keys
 from hushstream.planning.costs import COSTS
 from hushstream.planning.size import Load, size
+from hushstream.topics.config.model import Engine
 from hushstream.topics.frames import Barrier, decode
 from rich.console import Console
 from rich.table import Table
@@ -330,7 +331,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--events", type=int)
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--beat", type=float, default=0.25)
+    parser.add_argument("--beat", type=float, default=Engine().beat_interval / 1e6)
     parser.add_argument("--spy", type=Path, help="samples of py-spy of the first worker")
     args = parser.parse_args()
     plan = Plan(

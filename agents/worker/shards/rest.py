@@ -31,7 +31,9 @@ EACH = 0.15  # seconds of rest for each shard of the process
 # work.
 LEAST = 1.0
 LONGEST = 20.0  # the work that is left when a trigger comes by request grows with it
-EARLY = 0.2  # of a rest: before a trigger, rests end so much earlier than it is scheduled
+# Parts of a rest by which it ends before a trigger is scheduled: first where raw records are taken,
+# then where that work is passed on to.
+EARLY, LATER = 0.2, 0.1
 PAUSE = 1.0  # seconds between two fetches; where rests are short, it would delay each step
 ENOUGH = 1 << 20  # bytes of waiting records that justify a step at once
 
@@ -48,15 +50,14 @@ def kept(among: float) -> float:
     return min(max(among * EACH, LEAST), LONGEST)
 
 
-def shortened(seconds: float, ahead: float) -> float:
+def shortened(seconds: float, ahead: float, early: float) -> float:
     """Seconds of a rest of ``seconds`` if a trigger is scheduled ``ahead`` seconds from its begin.
 
     A rest that begins shortly before the trigger is not worth another step.
 
-    >>> [shortened(10.0, ahead) for ahead in (3.0, 4.5, 11.0, 13.0)]
+    >>> [shortened(10.0, ahead, 2.0) for ahead in (3.0, 4.5, 11.0, 13.0)]
     [10.0, 2.5, 9.0, 10.0]
     """
-    early = EARLY * seconds
     return seconds if ahead < 2 * early else min(seconds, ahead - early)
 
 
@@ -95,13 +96,14 @@ class Rests:
             return 0.0
         return paused(self.seconds)
 
-    def length(self, pipelines: Collection[Pipeline]) -> float:
-        """Compute the seconds of a rest that begins now, of a shard of these pipelines."""
+    def length(self, pipelines: Collection[Pipeline], raw: bool) -> float:
+        """Compute the seconds of a rest that begins now; arguments as for `add`."""
         whole, now = self.seconds, int(time.time() * 1e6)
-        until = now + int(1e6 * (1 + EARLY) * whole)
+        early = whole * (EARLY if raw else LATER)
+        until = now + int(1e6 * (whole + early))
         found = [self._clock.scheduled(one, until) for one in pipelines]
         ahead = [(at - now) / 1e6 for at in found if at is not None]
-        return shortened(whole, min(ahead)) if ahead else whole
+        return shortened(whole, min(ahead), early) if ahead else whole
 
     def add(self, tp: TP, pipelines: Collection[Pipeline], raw: bool) -> Rest:
         """Make the rest of one shard; from now on `pause` minds its triggers.
@@ -119,7 +121,7 @@ class Rests:
             return any(ordinal > marker.closed.get(name, 0) for name, _, ordinal in last)
 
         self._pressing[tp] = pressing
-        return Rest(partial(self.length, pipelines), pressing)
+        return Rest(partial(self.length, pipelines, raw), pressing)
 
 
 class Rest:

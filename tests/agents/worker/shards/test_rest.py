@@ -101,6 +101,16 @@ def test_a_rest_ends_shortly_before_a_trigger_is_scheduled(
     assert left(other, 50.0, late) == pytest.approx(kept, abs=1e-4)
 
 
+def test_a_later_stage_rests_on_until_the_one_before_has_taken_its_records(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    scheduled = P.windows.times(P.windows.window(start(P).time))[0]
+    monkeypatch.setattr(rests.time, "time", lambda: scheduled / 1e6 - 18)
+    rest = made(10_000)[1].add(TP("t", 0), [BY_SCHEDULE], raw=False)
+    rest.stepped(50.0, more=False)
+    assert left(rest, 50.0) == pytest.approx(16, abs=1e-4)
+
+
 def test_no_rest_ends_for_a_pipeline_that_is_triggered_by_request(monkeypatch: pytest.MonkeyPatch):
     scheduled = P.windows.times(P.windows.window(start(P).time))[0]
     monkeypatch.setattr(rests.time, "time", lambda: scheduled / 1e6 - 9)
