@@ -270,15 +270,13 @@ class SelectOfInput:
             return
         if found is None and (words := instead_of(node)) is not None:
             raise refused(node, words)
+        named = [alias for alias, one in self._aliases.items() if uncast(one) == node]
         if self._counts(node):
-            words = "is an aggregate: group by the columns of the key alone"
-            if alias := next((a for a, one in self._aliases.items() if one is node), ""):
-                words += f"; if {alias} is one, give the aggregate another name"
-            raise refused(node, words)
+            other = f"; if {named[0]} is one, give the aggregate another name" if named else ""
+            raise refused(node, f"is an aggregate: group by the columns of the key alone{other}")
         if found is None:
             check_alone(node, self._joins)
         derived = found or derived_of(node, self._source, self._table)
-        named = [alias for alias, one in self._aliases.items() if uncast(one) == node]
         name = named[0] if named else derived.name
         self.notes += [derived.note] if derived.note else []
         self._take(node, name)
