@@ -143,7 +143,7 @@ class Pipeline:
         """Value columns of what counts: records or sessions."""
         return (self.fields if self.sessions is None else self.sessions.fields).columns
 
-    @property
+    @cached_property
     def terms(self) -> Charging:
         """The charge of an epoch and its limits: its own, or those of the budget that it shares."""
         if self.purse is not None:

@@ -118,4 +118,6 @@ class Charging:
 
     def room(self, spent: Spent, most: int) -> int:
         """Count how many further epochs stay within the limits, up to ``most``."""
+        if not self.limited:
+            return most
         return room(spent, self.one, self.limit_epsilon, self.limit_delta, most)
