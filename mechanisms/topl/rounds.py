@@ -72,8 +72,9 @@ def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> i
 
     With theta a share of the range and n value reports, it minimises ``theta² V / 4n + T² / 2``.
     Without reports it is the range itself. If the range is B and the channel is told, B is kept if
-    its cost is at most ``1 + 1 / 2ε`` times the least, the uncertainty of the cost of a cut. If the
-    range is less than B, theta may lie beyond it, see `_farther`.
+    its cost is at most ``1 + 1 / 2ε`` times the least, the uncertainty of the cost of a cut, and
+    the mass above B/2 exceeds `GUARD` times its worst noise: otherwise noise alone made the range
+    so wide. If the range is less than B, theta may lie beyond it, see `_farther`.
     """
     reports = int(seen.reports[seen.group == NARROW].sum())
     if not reports:
@@ -85,6 +86,8 @@ def found_threshold(survey: Survey, seen: Buckets, exact: F64, within: int) -> i
     best = int(np.argmin(cost))
     if within == survey.buckets and _told(survey):
         keeps = cost[-1] <= (1 + _DOUBT / float(survey.epsilon)) * cost[best]
+        upper = float(exact[len(exact) // 2 :].sum())
+        keeps &= upper > GUARD * (float(variances(survey)[NARROW]) / reports) ** 0.5
         best = len(exact) - 1 if keeps else best
     share = float(survey.threshold(within) / survey.bound)
     step = step_of(survey, float(theta[best]) * share) + int(channel[best]) * STEP

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from fractions import Fraction
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Deployment
 from hushstream.client import Survey
 from hushstream.client.survey import NARROW, RANGE, STEP, VALUE
 from hushstream.formats.events.decode import RawRecord
-from hushstream.mechanisms.topl import estimate
+from hushstream.mechanisms.topl import estimate, rounds
 from hushstream.mechanisms.topl import mechanism as topl
 from hushstream.topics.config.load import loads
 
+from . import topl as judged
 from .outcomes import outcome, ran, verdict
 from .published import objections
+from .survey import Survey as JudgedSurvey
 from .worlds import HORIZONS, INPUT, PIPELINE, World, world
 
 AGGREGATE = 'aggregate = [{ kind = "mean", field = "spent", low = 0, high = 60, grid = "0.01" }]'
@@ -118,6 +122,25 @@ def test_topl_releases_what_the_judge_says(case: str) -> None:
     assert names >= {"theta", "distribution"}
     assert ("beyond" in names) == ("beyond = false" not in CASES[case])
     assert ("channel" in names) == ("hybrid" not in CASES[case])
+
+
+@pytest.mark.parametrize("place", [20, 300, 400, 511])
+@pytest.mark.parametrize("epsilon", ["1/2", "2"])
+def test_a_range_of_b_has_the_judges_threshold(epsilon: str, place: int) -> None:
+    """Mass at a place, a third to five times its noise: B is kept if enough of it shows."""
+    survey = Survey(Fraction(epsilon), Fraction(60), "s", rounds=2, channel="told")
+    parameters = asdict(survey) | {"warmup": 1}
+    config = {"mechanism": {"parameters": parameters}, "budget": {"epsilon": epsilon}}
+    own, n, found = JudgedSurvey(config, survey.bound, 24), 10_000, set()
+    seen = estimate.Buckets(*(np.array([one]) for one in (NARROW, 512, 0, n)))
+    for times in (0.3, 0.9, 1.2, 1.4, 1.6, 2, 5):
+        exact = np.zeros(512)
+        exact[place] = times * float(own.variances[NARROW] / n) ** 0.5
+        exact[5] = 1 - exact[place]
+        step = judged.found_threshold(own, Counter({(NARROW, 512, 0): n}), exact.tolist(), 512)
+        assert rounds.found_threshold(survey, seen, exact, 512) == step
+        found.add(step % STEP)
+    assert (512 in found) == (place == 511 or (place, epsilon) == (400, "1/2"))
 
 
 def _twice(real: Any) -> Any:

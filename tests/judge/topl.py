@@ -243,8 +243,9 @@ def found_range(survey: Survey, seen: Counter[Report], smooth: bool, guard: floa
 def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], within: int) -> int:
     """The step of least θ²V/4n + T²/2 within the range, for two rounds; the range without reports.
 
-    If clients are told a channel, it is B if the range is B and B costs little more. It is twice
-    the range if the range's last eighth shows that values were clipped to it, and twice costs less.
+    If clients are told a channel, it is B if the range is B, B costs little more, and
+    mass above B/2 exceeds 1.5 times its noise. It is twice the range if the range's last eighth
+    shows that values were clipped to it, and twice costs less.
     """
     reports = sum(n for r, n in seen.items() if r[0] == NARROW)
     if not reports:
@@ -254,15 +255,15 @@ def found_threshold(survey: Survey, seen: Counter[Report], exact: list[float], w
     both = zip(excess(exact), ways, strict=True)
     scores = [way[0] / (4 * values) * (n / d) ** 2 + over**2 / 2
               for n, (over, way) in enumerate(both, 1)]  # fmt: skip
-    best = least(scores)
+    best, doubt = least(scores), (float(survey.variances[NARROW]) / reports) ** 0.5
     if (
         survey.told
         and within == d
+        and sum(exact[d // 2 :]) > 1.5 * doubt
         and scores[-1] <= (1 + 0.5 / float(survey.epsilon)) * scores[best]
     ):
         best = d - 1
     step = step_of(survey, (best + 1) / d * float(survey.top(within) / survey.bound))
-    doubt = (float(survey.variances[NARROW]) / reports) ** 0.5
     mass = sum(exact[-(d // 8) :])
     if survey.told and within < d and mass > doubt:
         end = min(2 * float(survey.top(within) / survey.bound), 1)

@@ -370,6 +370,21 @@ def test_mass_at_the_ranges_end_counts_above_its_worst_noise(times: float, raise
     assert (float(survey.threshold(step % STEP)) == 2 * end) is raised
 
 
+@pytest.mark.parametrize(("times", "kept"), [(0.9, False), (1.1, True)])
+def test_b_is_kept_only_if_values_in_its_upper_half_show_above_their_noise(
+    times: float, kept: bool
+) -> None:
+    """A cut at 0.78 B would gain little in both cases."""
+    survey = Survey(HALF, Fraction(2000), "s", rounds=2, channel="told")
+    n, within, exact = 10_000, 512, np.zeros(512)
+    mass = times * GUARD * (float(variances(survey)[NARROW]) / n) ** 0.5
+    exact[20], exact[400] = 1 - mass, mass
+    seen = Buckets(*(np.array([one]) for one in (NARROW, within, 0, n)))
+    step = found_threshold(survey, seen, exact, within)
+    assert (step % STEP == 512) is kept
+    assert float(survey.threshold(step % STEP)) > 0.75 * 2000
+
+
 def setting(horizon: int) -> Setting:
     return Setting(
         Fraction(2), Fraction(0), horizon, columns=(("x", 0, 120),), grids=(Fraction(1),)
