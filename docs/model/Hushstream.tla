@@ -3,16 +3,15 @@
 (* commit, transactions and their epochs, local tables, nonces, a cluster    *)
 (* that is rewound.                                                          *)
 (*                                                                           *)
-(* Raw partitions hold records of one privacy unit. In a direct pipeline     *)
-(* there is one, and its shard "bound" takes them in log order, at most      *)
-(* Bound an epoch, and writes them to the cells log, with a barrier after    *)
-(* each cut. In a re-partitioned pipeline the shard of each raw partition    *)
-(* writes all of them to the units log, with such barriers; "bound" takes    *)
-(* them from there, and writes a barrier once it has those of all raw        *)
-(* partitions. The shard "sums" adds records up, closes a trigger at its     *)
-(* barrier, and releases it. A step is a transaction in three parts:         *)
-(* outputs, changelog, end.                                                  *)
-(*                                                                           *)
+(* Raw partitions hold records of privacy units. In a direct pipeline the    *)
+(* shard of each takes them in log order, at most Bound of a unit in an      *)
+(* epoch, and writes them to the cells log, with a barrier after each cut;   *)
+(* a unit's records are in one partition. In a re-partitioned pipeline it    *)
+(* writes them to the units log of their unit's bound shard, and barriers to *)
+(* each; bound shards do the rest, and write a barrier after those of all    *)
+(* raw partitions. The shard "sums" adds up, closes a trigger after the      *)
+(* barriers of all bound shards, and releases it. A step is a transaction in *)
+(* three parts: outputs, changelog, end.                                     *)
 (* In the product, which is below the folder agents/:                        *)
 (* NextOfRaw, NextOfUnits, NextOfSums: step of the stages of ingest, bound   *)
 (*     and aggregate                                                         *)
@@ -26,71 +25,72 @@ EXTENDS Naturals, Sequences, FiniteSets, TLC
 
 CONSTANTS
     Workers,  \* a set of at most two
-    Parts,    \* raw partitions, by their shards: {"bound"} if the pipeline is direct
-    Raw,      \* records that producers write, to any of them
+    Parts,    \* raw partitions, by their shards
+    Bounds,   \* shards that bound: the same if the pipeline is direct
+    Persons,  \* privacy units of each of them
+    Raw,      \* records that producers write, to any of Parts
     Floor,    \* records of each that were there before the deployment: they do not count
     Triggers, \* number of triggers
     Each,     \* triggers of an epoch
-    Bound,    \* records of the unit that count in an epoch
+    Bound,    \* records of a unit that count in an epoch
     Crashes,  \* faults of each worker
-    Faults,   \* what may happen: of "torn", "late", "rewind", "refuse", "old", "jump", "trim", "close"
+    Faults,   \* what may happen: of "torn", "late", "rewind", "cut", "refuse", "old", "jump", "trim", "close"
     Mistake   \* "" or what is done wrong
 
-ASSUME "rewind" \in Faults => Parts = {"bound"}
-
-Direct == Parts = {"bound"}
-Alike ==  \* no worker differs from another, and no raw partition
-    IF Direct THEN Permutations(Workers) ELSE Permutations(Workers) \cup Permutations(Parts)
-Shards == Parts \cup {"bound", "sums"}
+Direct == Parts = Bounds
+Alike ==  \* no worker differs from another, and no raw partition, bound shard or unit
+    UNION {Permutations(same \ {"bound"}) : same \in {Workers, Parts, Bounds, Persons}}
+Shards == Parts \cup Bounds \cup {"sums"}
+Readers == (Bounds \ Parts) \cup {"sums"}  \* of logs between shards
+Units == Bounds \X Persons  \* the first names the shard that bounds it
 None == [no |-> TRUE]
 
 VARIABLES
-    raw,      \* of each raw partition, records that a beat has passed: the history of the
-              \* cluster that each belongs to
+    raw,      \* of each raw partition, records that a beat has passed: [unit, age: of which history]
     ledger,   \* charges, in order: [epoch, salt]; the salt stands for the chain hash
     clock,    \* triggers, in order: [cut of each raw partition, charge]
-    log,      \* transactions of each shard: [out, st, open]. What "bound" puts out is the cells
-              \* log, what "sums" puts out the releases; the states are the shard's changelog
-    units,    \* the units log: which transactions wrote to it, <<shard, place in log>>, in order
+    log,      \* transactions of each shard: [out, st, open]; the states are its changelog
+    queue,    \* its units log, or the cells log, of each of Readers: which transactions wrote
+              \* to it, <<shard, place in log>>, in order
     late,     \* whether a request to commit in the newest epoch may still arrive, of each shard
     mem,      \* of each worker and shard: None, or [live: its epoch is the newest, st, part, nonce]
     table,    \* likewise, what its disk has that the changelog lacks: None, or [st, other: genesis]
     crashes,  \* faults that are left of each worker
     seen,     \* everything that was ever readable of releases, also of aborted attempts
     halted,   \* workers that refuse to go on
-    rewound,  \* whether the cluster was set back
+    rewound,  \* whether the cluster, or a log of Readers, was set back
     trimmed,  \* place in the cells log below which it was deleted
     clockup,  \* whether the clock has an owner
     jumped    \* whether a wall clock was set back
 
-vars == <<raw, ledger, clock, log, units, late, mem, table, crashes, seen, halted, rewound, trimmed,
+vars == <<raw, ledger, clock, log, queue, late, mem, table, crashes, seen, halted, rewound, trimmed,
           clockup, jumped>>
-logs == <<raw, ledger, clock, log, units>>
+logs == <<raw, ledger, clock, log, queue>>
 rest == <<seen, rewound, trimmed, clockup, jumped>>
 Age == IF rewound THEN 1 ELSE 0  \* of the cluster's history
 Max(a, b) == IF a < b THEN b ELSE a
 
 ----------------------------------------------------------------------------
-(* What should come out: a function of raw log, clock log and ledger.         *)
-
+(* What should come out: a function of raw log, clock log and ledger.        *)
 EpochOf(n) == (n - 1) \div Each + 1
 Epochs == 1..EpochOf(Triggers + 1)
 First(n) == (EpochOf(n) - 1) * Each + 1  \* the first trigger of its epoch
 Cut(n, p) == IF n = 0 THEN Floor ELSE IF n > Len(clock) THEN Len(raw[p]) ELSE clock[n].cut[p]
 Id(p, i) == <<raw[p][i], p, i>>  \* a record: another history has another one in its place
+UnitOf(id) == id[1].unit
 Between(m, n) ==  \* records after the cuts of trigger m, up to those of trigger n
     UNION {{Id(p, i) : i \in (Cut(m, p) + 1)..Cut(n, p)} : p \in Parts}
 
-Item(k) == log[units[k][1]][units[k][2]]  \* of the units log
-(* The order in which "bound" sees records.                                  *)
-Order == IF Direct THEN [i \in 1..Len(raw["bound"]) |-> Id("bound", i)]
-         ELSE [k \in 1..Len(units) |-> IF "rec" \in DOMAIN Item(k).out THEN Item(k).out.rec ELSE None]
-Accepted(n) ==  \* records of trigger n: in that order, as long as the epoch's bound lasts
-    LET order == Order
+Item(r, k) == log[queue[r][k][1]][queue[r][k][2]]  \* in the log that r reads
+Order(b) ==  \* in which a bound shard sees records
+    IF Direct THEN [i \in 1..Len(raw[b]) |-> Id(b, i)]
+    ELSE [k \in 1..Len(queue[b]) |-> IF "rec" \in DOMAIN Item(b, k).out THEN Item(b, k).out.rec ELSE None]
+AcceptedBy(b, n) ==  \* records of trigger n: in that order, as long as each unit's bound lasts
+    LET order == Order(b)  mine == Between(n - 1, n)
         epoch == Between(First(n) - 1, First(n) + Each - 1)
-        mine == Between(n - 1, n)
     IN {order[k] : k \in {j \in 1..Len(order) : order[j] \in mine /\
-           Cardinality({i \in 1..(j - 1) : order[i] \in epoch}) < Bound}}
+           Cardinality({i \in 1..(j - 1) : order[i] \in epoch /\ UnitOf(order[i]) = UnitOf(order[j])}) < Bound}}
+Accepted(n) == UNION {AcceptedBy(b, n) : b \in Bounds}
 
 Hangs(l) == l # <<>> /\ l[Len(l)].open  \* a transaction has not ended: readers stop before it
 Done(l) == IF Hangs(l) THEN SubSeq(l, 1, Len(l) - 1) ELSE l
@@ -105,39 +105,47 @@ Released(n) == {i \in Releases : Rel(i).trigger = n}
 ----------------------------------------------------------------------------
 (* States of the shards, which their changelogs repeat, and their next step: *)
 (* [st, out]; out is None or what is written.                                *)
-
 Start(s) == IF s = "sums"
-    THEN [at |-> 0, sum |-> {}, closed |-> 0, content |-> {}, nonce |-> 0, out |-> 0]
+    THEN [at |-> 0, sum |-> {}, closed |-> 0, content |-> {}, nonce |-> 0, out |-> 0,
+          came |-> [b \in Bounds |-> 0]]
     ELSE [at |-> IF s \in Parts /\ Mistake # "floor" THEN Floor ELSE 0, trigger |-> 0,
-          spent |-> [e \in Epochs |-> 0], came |-> [p \in Parts |-> 0]]
+          spent |-> [ue \in Units \X Epochs |-> 0], came |-> [p \in Parts |-> 0]]
 
 StateIn(s, l) ==  \* the last one of a changelog
     LET S == {i \in 1..Len(l) : l[i].st # None} IN
     IF S = {} THEN Start(s) ELSE l[CHOOSE i \in S : \A j \in S : j <= i].st
 
+Purse(id, n) ==  \* of the record's unit, for the epoch of trigger n
+    <<IF Mistake = "shared" THEN CHOOSE u \in Units : u[1] = UnitOf(id)[1] ELSE UnitOf(id), EpochOf(n)>>
 NextOfRaw(p, st) ==  \* it bounds if the pipeline is direct
     LET n == st.trigger + 1
-        e == EpochOf(n)
-        bounds == p = "bound" \/ Mistake = "apart" IN
-    IF st.at < Cut(n, p) /\ (bounds => st.spent[e] < Bound)
-    THEN [st |-> [st EXCEPT !.at = @ + 1, !.spent[e] = IF bounds THEN @ + 1 ELSE 0],
-          out |-> [rec |-> Id(p, st.at + 1), of |-> n]]
+        bounds == Direct \/ Mistake = "apart"
+        some == {i \in (st.at + 1)..Cut(n, p) : bounds => st.spent[Purse(Id(p, i), n)] < Bound} IN
+    IF some # {}
+    THEN LET i == CHOOSE i \in some : \A j \in some : i <= j IN
+         [st |-> [st EXCEPT !.at = i, !.spent[Purse(Id(p, i), n)] = IF bounds THEN @ + 1 ELSE 0],
+          out |-> [rec |-> Id(p, i), of |-> n]]
     ELSE IF n > Len(clock) THEN None
-    ELSE [st |-> [st EXCEPT !.at = Max(@, Cut(n, p)), !.trigger = n],
-          out |-> [barrier |-> n, from |-> p]]
+    ELSE [st |-> [st EXCEPT !.at = Max(@, Cut(n, p)), !.trigger = n], out |-> [barrier |-> n, from |-> p]]
 
-NextOfUnits(st) ==
-    IF st.at = Len(units) \/ \E k \in 1..Len(units) : k <= st.at + 1 /\ Item(k).open THEN None
-    ELSE LET v == Item(st.at + 1).out
-             on == [st EXCEPT !.at = @ + 1] IN
-    IF "rec" \in DOMAIN v
-    THEN IF st.spent[EpochOf(v.of)] >= Bound /\ Mistake # "apart" THEN [st |-> on, out |-> None]
-         ELSE [st |-> [on EXCEPT !.spent[EpochOf(v.of)] = @ + 1], out |-> v]
-    ELSE LET came == [st.came EXCEPT ![v.from] = v.barrier]
-             last == IF Mistake = "early" THEN v.barrier > st.trigger
-                     ELSE \A p \in Parts : came[p] >= v.barrier IN
-         IF last THEN [st |-> [on EXCEPT !.came = came, !.trigger = v.barrier], out |-> v]
-         ELSE [st |-> [on EXCEPT !.came = came], out |-> None]
+(* What a reader meets next; None if there is nothing, or if it refuses: a   *)
+(* log without the barrier that was due is not of its history.               *)
+Meets(r, st) ==
+    IF st.at >= Len(queue[r]) \/ (r = "sums" /\ st.at < trimmed) \/ \E k \in 1..(st.at + 1) : Item(r, k).open
+    THEN None
+    ELSE LET v == Item(r, st.at + 1).out IN
+         IF "barrier" \in DOMAIN v /\ v.barrier # st.came[v.from] + 1 /\ Mistake # "passed" THEN None ELSE v
+All(came, n) == Cardinality({s \in DOMAIN came : came[s] >= n}) >= IF Mistake = "early" THEN 1 ELSE Cardinality(DOMAIN came)
+NextOfUnits(b, st) ==
+    LET v == Meets(b, st)  on == [st EXCEPT !.at = @ + 1] IN
+    IF v = None THEN None
+    ELSE IF "rec" \in DOMAIN v
+    THEN LET purse == Purse(v.rec, v.of) IN
+         IF st.spent[purse] >= Bound /\ Mistake # "apart" THEN [st |-> on, out |-> None]
+         ELSE [st |-> [on EXCEPT !.spent[purse] = @ + 1], out |-> v]
+    ELSE LET noted == [on EXCEPT !.came[v.from] = v.barrier] IN
+         IF ~All(noted.came, st.trigger + 1) THEN [st |-> noted, out |-> None]
+         ELSE [st |-> [noted EXCEPT !.trigger = v.barrier], out |-> [barrier |-> v.barrier, from |-> b]]
 
 NextOfSums(st, nonce) ==
     IF st.closed > Len(clock) THEN None  \* a state of another history
@@ -145,19 +153,20 @@ NextOfSums(st, nonce) ==
     THEN [st |-> [st EXCEPT !.out = st.closed, !.content = {}],
           out |-> [trigger |-> st.closed, content |-> st.content, nonce |-> st.nonce,
                    charge |-> clock[st.closed].charge]]
-    ELSE IF st.at < trimmed \/ st.at >= Len(Done(log["bound"])) THEN None
-    ELSE LET v == log["bound"][st.at + 1].out
-             on == [st EXCEPT !.at = @ + 1] IN
-         [st |-> IF v = None THEN on
-                 ELSE IF "rec" \in DOMAIN v THEN [on EXCEPT !.sum = @ \cup {v}]
-                 ELSE LET due == {r \in st.sum : r.of = v.barrier} IN
-                      [on EXCEPT !.closed = v.barrier, !.content = {r.rec : r \in due},
-                                 !.sum = @ \ due, !.nonce = nonce],
-          out |-> None]
+    ELSE LET v == Meets("sums", st) IN
+    IF v = None THEN None
+    ELSE LET on == [st EXCEPT !.at = @ + 1, !.came[v.from] = v.barrier]
+             due == {r \in st.sum : r.of = v.barrier}
+             new == IF v \in st.sum THEN [v EXCEPT !.rec = Append(@, "twice")] ELSE v IN
+         [out |-> None,
+          st |-> IF "rec" \in DOMAIN v THEN [st EXCEPT !.at = @ + 1, !.sum = @ \cup {new}]
+                 ELSE IF ~All(on.came, st.closed + 1) THEN on
+                 ELSE [on EXCEPT !.closed = v.barrier, !.content = {r.rec : r \in due}, !.sum = @ \ due,
+                                 !.nonce = nonce]]
 
 NextOf(s, m) == CASE s = "sums" -> NextOfSums(m.st, m.nonce)
                   [] s \in Parts -> NextOfRaw(s, m.st)
-                  [] OTHER -> NextOfUnits(m.st)
+                  [] OTHER -> NextOfUnits(s, m.st)
 
 (* A nonce that is drawn at random is one that no noise of a later trigger   *)
 (* has. One history needs none: there the same for ever covers one content.  *)
@@ -167,23 +176,23 @@ Drawn(s, st) == IF s # "sums" \/ "rewind" \notin Faults \/ Mistake = "nonce" THE
 
 ----------------------------------------------------------------------------
 Init ==
-    /\ raw = [p \in Parts |-> [i \in 1..Floor |-> 0]]
-    /\ ledger = <<>> /\ clock = <<>> /\ units = <<>>
+    /\ raw = [p \in Parts |-> [i \in 1..Floor |-> [unit |-> CHOOSE u \in Units : TRUE, age |-> 0]]]
+    /\ ledger = <<>> /\ clock = <<>> /\ queue = [r \in Readers |-> <<>>]
     /\ log = [s \in Shards |-> <<>>] /\ late = [s \in Shards |-> FALSE]
     /\ mem = [w \in Workers |-> [s \in Shards |-> None]]
     /\ table = [w \in Workers |-> [s \in Shards |->
-         IF "old" \in Faults  \* left by a deployment of the same name
+         IF "old" \in Faults /\ s \in Parts  \* left by a deployment of the same name
          THEN [st |-> [Start(s) EXCEPT !.at = Floor + 1], other |-> TRUE] ELSE None]]
     /\ crashes = [w \in Workers |-> Crashes]
     /\ seen = {} /\ halted = {} /\ rewound = FALSE /\ trimmed = 0
     /\ clockup = TRUE /\ jumped = FALSE
 
 (* Records may be used once the clock's owner has passed them.               *)
-Beat(p, more) ==
-    /\ clockup /\ Len(clock) < Triggers
+Beat(p, u, more) ==
+    /\ clockup /\ Len(clock) < Triggers /\ (Direct => u[1] = p)
     /\ Cardinality(UNION {{q} \X ((Floor + 1)..Len(raw[q])) : q \in Parts}) + more <= Raw
-    /\ raw' = [raw EXCEPT ![p] = @ \o [i \in 1..more |-> Age]]
-    /\ UNCHANGED <<ledger, clock, log, units, late, mem, table, crashes, halted, rest>>
+    /\ raw' = [raw EXCEPT ![p] = @ \o [i \in 1..more |-> [unit |-> u, age |-> Age]]]
+    /\ UNCHANGED <<ledger, clock, log, queue, late, mem, table, crashes, halted, rest>>
 
 (* One transaction of the clock's owner: the charge, unless the epoch has    *)
 (* one, and the trigger with its cut.                                        *)
@@ -195,7 +204,7 @@ Trigger ==
        IN /\ clock' = Append(clock, [cut |-> [p \in Parts |-> Len(raw[p])], charge |-> charge])
           /\ ledger' = IF paid = {} /\ Mistake # "unpaid"
                        THEN Append(ledger, [epoch |-> EpochOf(n), salt |-> charge]) ELSE ledger
-    /\ UNCHANGED <<raw, log, units, late, mem, table, crashes, halted, rest>>
+    /\ UNCHANGED <<raw, log, queue, late, mem, table, crashes, halted, rest>>
 
 ----------------------------------------------------------------------------
 (* Transactions. InitProducerId aborts what is open and begins a new epoch,  *)
@@ -216,7 +225,7 @@ Open(w, s) ==
     /\ LET others == {v \in Workers : mem[v][s] # None} IN
        IF others = {} THEN UNCHANGED crashes ELSE \E v \in others : Spend(v)
     /\ log' = [log EXCEPT ![s] = Done(@)]
-    /\ units' = SelectSeq(units, LAMBDA one : one[1] = s => one[2] <= Len(log'[s]))
+    /\ queue' = [r \in Readers |-> SelectSeq(queue[r], LAMBDA one : one[1] = s => one[2] <= Len(log'[s]))]
     /\ late' = [late EXCEPT ![s] = FALSE]
     /\ LET believed == Ahead(w, s) /\ Mistake \in {"table", "genesis"}
            st == IF believed THEN table[w][s].st ELSE StateIn(s, Done(log[s]))
@@ -245,14 +254,18 @@ Holds(w, s, part) == mem[w][s] # None /\ mem[w][s].live /\ mem[w][s].part = part
 (* Part 1: compute the step from committed state, and write its outputs.     *)
 (* Part 2: the changed rows and the marker. They are apart only where the    *)
 (* transaction may be ended in between.                                      *)
+Into(s, out) ==  \* the logs that it goes to, by their readers
+    IF out = None \/ s = "sums" THEN {} ELSE IF s \in Bounds THEN {"sums"}
+    ELSE IF "barrier" \in DOMAIN out THEN Bounds
+    ELSE IF Mistake = "moved" THEN {CHOOSE b \in Bounds : b # UnitOf(out.rec)[1] <=> out.rec[3] = Floor + 1}
+    ELSE {UnitOf(out.rec)[1]}
 Begin(w, s) ==
     LET next == NextOf(s, mem[w][s])
         apart == "late" \in Faults
         written(out) ==
             /\ log' = [log EXCEPT ![s] = Append(@,
                  [out |-> out, st |-> IF apart THEN None ELSE next.st, open |-> TRUE])]
-            /\ units' = IF s \in Parts /\ ~Direct /\ out # None
-                        THEN Append(units, <<s, Len(log'[s])>>) ELSE units
+            /\ queue' = [r \in Readers |-> queue[r] \o IF r \in Into(s, out) THEN <<<<s, Len(log'[s])>>>> ELSE <<>>]
             /\ seen' = IF s = "sums" /\ out # None THEN seen \cup {out} ELSE seen
             /\ mem' = [mem EXCEPT ![w][s].part = IF apart THEN 1 ELSE 2]
     IN
@@ -260,7 +273,7 @@ Begin(w, s) ==
     /\ ~(jumped /\ Mistake = "sleep" /\ s = "sums")
     /\ \/ written(next.out) /\ UNCHANGED crashes
        \/ /\ next.out # None /\ "refuse" \in Faults /\ Spend(w)  \* the broker refuses the batch
-          /\ IF Mistake = "refusal" THEN written(None) ELSE Forget(w, s) /\ UNCHANGED <<log, units, seen>>
+          /\ IF Mistake = "refusal" THEN written(None) ELSE Forget(w, s) /\ UNCHANGED <<log, queue, seen>>
     /\ UNCHANGED <<raw, ledger, clock, late, table, halted, rewound, trimmed, clockup, jumped>>
 
 Write(w, s) ==
@@ -269,7 +282,7 @@ Write(w, s) ==
     /\ log' = [log EXCEPT ![s] = IF Hangs(@) THEN [@ EXCEPT ![Len(@)].st = st]
                                  ELSE Append(@, [out |-> None, st |-> st, open |-> TRUE])]
     /\ mem' = [mem EXCEPT ![w][s].part = 2]
-    /\ UNCHANGED <<raw, ledger, clock, units, late, table, crashes, halted, rest>>
+    /\ UNCHANGED <<raw, ledger, clock, queue, late, table, crashes, halted, rest>>
 
 (* Part 3: the end, and the table after it. A request to commit may be       *)
 (* without an answer: it was done, or is still on its way. Then the producer *)
@@ -285,17 +298,16 @@ Commit(w, s) ==
        \/ /\ "late" \in Faults /\ Spend(w) /\ late' = [late EXCEPT ![s] = TRUE]
           /\ IF Mistake = "epoch"  \* it is sent again, and the epoch goes on
              THEN ended /\ goes ELSE Forget(w, s) /\ UNCHANGED log
-    /\ UNCHANGED <<raw, ledger, clock, units, table, halted, rest>>
+    /\ UNCHANGED <<raw, ledger, clock, queue, table, halted, rest>>
 
 (* The request arrives in its epoch, and ends what is open by now.           *)
 Arrive(s) ==
     /\ late[s] /\ late' = [late EXCEPT ![s] = FALSE]
     /\ log' = [log EXCEPT ![s] = Ended(@)]
-    /\ UNCHANGED <<raw, ledger, clock, units, mem, table, crashes, halted, rest>>
+    /\ UNCHANGED <<raw, ledger, clock, queue, mem, table, crashes, halted, rest>>
 
 ----------------------------------------------------------------------------
 (* Faults.                                                                   *)
-
 Crash(w) ==
     /\ Mistake = "clock" \/ \E s \in Shards : mem[w][s] # None
     /\ Spend(w)
@@ -309,19 +321,22 @@ Crash(w) ==
 (* all or none knows more, since a worker that halts later does no more than *)
 (* one that crashes. What was published stays so; a charge that is gone      *)
 (* never comes again. Where no other is left, this is no more than a start.  *)
+Longest == CHOOSE n \in {Len(log[s]) : s \in Shards} : \A s \in Shards : Len(log[s]) <= n
 Rewind ==
     /\ "rewind" \in Faults /\ ~rewound /\ rewound' = TRUE
-    /\ \E n \in 1..Len(clock), b \in 0..Len(Done(log["bound"])), r \in 0..Len(Done(log["sums"])) :
-         LET kept == [s \in Shards |-> SubSeq(log[s], 1, IF s = "bound" THEN b ELSE r)]
-             gone == {s \in Shards : Len(kept[s]) < Len(Done(log[s]))}
-             first == StateIn("bound", kept["bound"])
+    /\ seen # {} /\ \E n \in 1..Len(clock), k \in [Shards -> 0..Longest] :
+         LET kept == [s \in Shards |-> SubSeq(log[s], 1, k[s])]  st == [s \in Shards |-> StateIn(s, kept[s])]
+             gone == {s \in Shards : k[s] < Len(Done(log[s]))}
          IN
+         /\ \A s \in Shards : k[s] <= Len(Done(log[s]))
          /\ ledger' = SelectSeq(ledger, LAMBDA c : \E i \in 1..n : clock[i].charge = c.salt)
          /\ seen' = {one \in seen : \E i \in 1..Len(ledger') : ledger'[i].salt = one.charge}
          /\ seen' # {}
-         /\ first.trigger <= n /\ StateIn("sums", kept["sums"]).at <= b
-         /\ \E i \in Max(first.at, Cut(n, "bound"))..Cut(n + 1, "bound") :
-              raw' = [p \in Parts |-> SubSeq(raw[p], 1, i)]
+         /\ queue' = [r \in Readers |-> SelectSeq(queue[r], LAMBDA one : one[2] <= k[one[1]])]
+         /\ \A r \in Readers : queue'[r] = SubSeq(queue[r], 1, Len(queue'[r])) /\ st[r].at <= Len(queue'[r])
+         /\ \E i \in [Parts -> 0..(Floor + Raw)] :
+              /\ \A p \in Parts : st[p].trigger <= n /\ i[p] \in Max(st[p].at, Cut(n, p))..Cut(n + 1, p)
+              /\ raw' = [p \in Parts |-> SubSeq(raw[p], 1, i[p])]
          /\ clock' = SubSeq(clock, 1, n)
          /\ log' = [s \in Shards |-> Compacted(kept[s])]
          /\ \E know \in SUBSET Workers :
@@ -332,7 +347,15 @@ Rewind ==
     /\ late' = [s \in Shards |-> FALSE]
     /\ mem' = [w \in Workers |-> [s \in Shards |-> None]]
     /\ trimmed' = 0
-    /\ UNCHANGED <<units, crashes, halted, clockup, jumped>>
+    /\ UNCHANGED <<crashes, halted, clockup, jumped>>
+
+(* A log between shards alone loses its end. Only the next barrier tells.    *)
+Truncate ==
+    /\ "cut" \in Faults /\ ~rewound /\ rewound' = TRUE
+    /\ \E r \in Readers : \E k \in trimmed..(Len(queue[r]) - 1) :
+         queue' = [queue EXCEPT ![r] = SubSeq(@, 1, k)]
+    /\ mem' = [w \in Workers |-> [s \in Shards |-> None]]
+    /\ UNCHANGED <<raw, ledger, clock, log, late, table, crashes, halted, seen, trimmed, clockup, jumped>>
 
 Jump ==
     /\ "jump" \in Faults /\ ~jumped /\ jumped' = TRUE
@@ -347,12 +370,12 @@ Trim ==
 (* A shard that has nothing to do may as well be opened later. Where states  *)
 (* are many, it is.                                                          *)
 Due(s) ==
-    \/ Direct /\ "rewind" \notin Faults
+    \/ Parts = {"bound"} /\ "rewind" \notin Faults
     \/ NextOf(s, [st |-> StateIn(s, Done(log[s])), nonce |-> 0]) # None
 Work(w, s) == (Due(s) /\ Open(w, s)) \/ Refused(w, s) \/ Begin(w, s) \/ Write(w, s) \/ Commit(w, s)
 Next ==
-    \/ Trigger \/ Rewind \/ Jump \/ Trim
-    \/ \E p \in Parts : Beat(p, 1)
+    \/ Trigger \/ Rewind \/ Truncate \/ Jump \/ Trim
+    \/ \E p \in Parts, u \in Units : Beat(p, u, 1)
     \/ \E s \in Shards : Arrive(s)
     \/ \E w \in Workers : Crash(w) \/ \E s \in Shards : Work(w, s) \/ Close(w, s)
 
@@ -361,14 +384,17 @@ FairSpec == Spec /\ WF_vars(Trigger) /\ \A w \in Workers, s \in Shards : WF_vars
 
 ----------------------------------------------------------------------------
 (* What must hold.                                                           *)
-
 Paid == \A i \in Releases : \E j \in 1..Len(ledger) :
     ledger[j].salt = Rel(i).charge /\ ledger[j].epoch = EpochOf(Rel(i).trigger)
-Once == \A n \in 1..Triggers : Cardinality(Released(n)) <= 1
+Once == \A n \in 1..Triggers : Cardinality(Released(n)) <= 1 /\ (n > 1 /\ Released(n) # {} => Released(n - 1) # {})
 Exact == \A i \in Releases : Rel(i).trigger <= Len(clock) /\ Rel(i).content = Accepted(Rel(i).trigger)
 OneNoise == \A a, b \in seen :
     (a.charge = b.charge /\ a.trigger = b.trigger /\ a.nonce = b.nonce) => a.content = b.content
-Bounded == \A e \in Epochs :
-    Cardinality(UNION {Rel(i).content : i \in {j \in Releases : EpochOf(Rel(j).trigger) = e}}) <= Bound
+Bounded == \A e \in Epochs, u \in Units :
+    LET counted == UNION {Rel(i).content : i \in {j \in Releases : EpochOf(Rel(j).trigger) = e}}
+    IN Cardinality({id \in counted : UnitOf(id) = u}) <= Bound
+(* What a truncated log lost unnoticed is of one trigger, for each partition. *)
+Lacks(i, p) == \E id \in Between(Rel(i).trigger - 1, Rel(i).trigger) \ Rel(i).content : id[2] = p
+Noticed == \A p \in Parts : Cardinality({Rel(i).trigger : i \in {j \in Releases : Lacks(j, p)}}) <= 1
 AllReleased == <>(\A n \in 1..Triggers : Released(n) # {})
 =============================================================================

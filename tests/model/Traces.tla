@@ -34,7 +34,7 @@ Fits(what, w, s, n, count, charge, nonce) ==
 Follow ==
     /\ at <= Len(Runs[run]) /\ UNCHANGED run
     /\ LET what == Step[1]  w == Step[2]  s == Step[3]  n == Step[4]  count == Step[5] IN
-       CASE what = "beat" -> Beat("bound", n - Len(raw["bound"])) /\ On /\ UNCHANGED <<sent, names>>
+       CASE what = "beat" -> Beat("bound", CHOOSE u \in Units : TRUE, n - Len(raw["bound"])) /\ On /\ UNCHANGED <<sent, names>>
          [] what = "trigger" ->
               /\ Trigger /\ On /\ UNCHANGED <<sent, names>>
               /\ clock'[Len(clock')] = [cut |-> [bound |-> n], charge |-> <<0, Step[6]>>]

@@ -31,8 +31,11 @@ class Case:
         name: name of the case.
         faults: switches of the model.
         triggers, records, crashes: bounds of the model.
-        split: whether the pipeline is re-partitioned, with two raw partitions.
+        split: number of raw partitions of a re-partitioned pipeline; 0: it is direct.
         owners: number of workers.
+        shards, persons: number of shards that bound, and of privacy units of each.
+        bound: records of a unit that count in an epoch.
+        floor: records of each raw partition from before the deployment.
         live: whether to check that everything is released in the end, instead of invariants.
         mistake: mistake in the protocol, put into the model.
         broken: property that this mistake breaks.
@@ -43,8 +46,12 @@ class Case:
     triggers: int = 2
     records: int = 2
     crashes: int = 1
-    split: bool = False
+    split: int = 0
     owners: int = 2
+    shards: int = 1
+    persons: int = 1
+    bound: int = 1
+    floor: int = 1
     live: bool = False
     mistake: str = ""
     broken: str = ""
@@ -52,24 +59,31 @@ class Case:
     def settings(self) -> str:
         """The configuration that TLC reads."""
         faults = ", ".join(f'"{one}"' for one in self.faults)
+        other = {"Exact": "Noticed"} if "cut" in self.faults else {}
+        holds = [other.get(one, one) for one in INVARIANTS]
         checked = (
             f"SPECIFICATION FairSpec\nPROPERTY {LIVE}"
             if self.live
-            else f"SPECIFICATION Spec\nINVARIANTS {' '.join(INVARIANTS)}\nSYMMETRY Alike"
+            else f"SPECIFICATION Spec\nINVARIANTS {' '.join(holds)}\nSYMMETRY Alike"
         )
         workers = [f"w{number}" for number in range(1, self.owners + 1)]
-        parts = ["left", "right"] if self.split else []
-        values = "\n".join(f"    {one} = {one}" for one in [*workers, *parts])
+        bounds = ["near", "far"] if self.shards == 2 else ['"bound"']
+        parts = ["left", "right"][: self.split] or bounds
+        persons = [f"u{number}" for number in range(1, self.persons + 1)]
+        names = dict.fromkeys([*workers, *parts, *bounds, *persons])
+        values = "\n".join(f"    {one} = {one}" for one in names if not one.startswith('"'))
         return f"""{checked}
 CONSTANTS
 {values}
     Workers = {{{", ".join(workers)}}}
-    Parts = {{{", ".join(parts) or '"bound"'}}}
+    Parts = {{{", ".join(parts)}}}
+    Bounds = {{{", ".join(bounds)}}}
+    Persons = {{{", ".join(persons)}}}
     Raw = {self.records}
-    Floor = 1
+    Floor = {self.floor}
     Triggers = {self.triggers}
     Each = 2
-    Bound = 1
+    Bound = {self.bound}
     Crashes = {self.crashes}
     Faults = {{{faults}}}
     Mistake = "{self.mistake}"
@@ -80,9 +94,15 @@ EVERY = ("torn", "late", "refuse", "close", "trim")
 """Transactions without an answer, refused batches, rebalances, deleted records."""
 CASES = (
     Case("torn transactions", EVERY, triggers=3),
-    Case("two raw partitions", ("torn",), split=True, owners=1),
+    Case("two raw partitions", ("torn",), split=2, owners=1),
     Case("rewinds", ("rewind", *EVERY), records=1),
     Case("rewinds of two epochs", ("rewind", "torn", "refuse"), triggers=3, records=1),
+    Case("re-partitioned rewinds", ("rewind",), 2, 1, 0, 2, 1),
+    Case("rewinds of bound shards", ("rewind",), 1, 2, 0, 2, 1, 2, floor=0),
+    Case("a truncated log", ("cut", "torn"), split=1, owners=1, bound=2, floor=0),
+    Case("two units", EVERY, persons=2, floor=0),
+    Case("two bound shards", ("torn",), owners=1, shards=2, persons=2, floor=0),
+    Case("two by two", ("torn",), 1, 2, 1, 2, 1, 2, floor=0),
     Case("everything is released", ("torn", "late", "trim"), records=1, live=True),
 )
 WHOLE = Case("all at once", ("rewind", *EVERY), triggers=3)
@@ -92,15 +112,20 @@ MISTAKES = (
     Case("frozen sleep", ("jump",), 1, 1, 0, live=True, mistake="sleep", broken=LIVE),
     Case("forgotten floor", mistake="floor", broken="Exact"),
     Case("stale genesis", ("old",), mistake="genesis", broken="Exact"),
-    Case("believed table", ("rewind",), crashes=0, mistake="table", broken="Exact"),
+    Case("believed table", ("rewind",), crashes=0, mistake="table", broken="Once"),
     Case("committed refusal", ("refuse",), mistake="refusal", broken="Exact"),
     Case("same epoch", ("late", "close"), mistake="epoch", broken="Once"),
     Case("release before its charge", (), 1, 1, 0, mistake="unpaid", broken="Paid"),
     Case("one nonce for ever", ("rewind",), 2, 1, 0, mistake="nonce", broken="OneNoise"),
-    Case("bound before records meet", (), 1, 2, 0, True, 1, mistake="apart", broken="Bounded"),
-    Case("barrier of one partition", (), 1, 1, 0, True, 1, mistake="early", broken="Exact"),
+    Case("bound before records meet", (), 1, 2, 0, 2, 1, mistake="apart", broken="Bounded"),
+    Case("barrier of one partition", (), 1, 1, 0, 2, 1, mistake="early", broken="Exact"),
+    Case("barrier of one shard", (), 1, 1, 0, 0, 1, 2, floor=0, mistake="early", broken="Exact"),
+    Case("passed barrier", ("cut",), 2, 2, 0, 1, 1, bound=2, mistake="passed", broken="Once"),
+    Case("believed table of frames", ("rewind",), 2, 1, 0, 1, 1, mistake="table", broken="Once"),
+    Case("shared bound", (), 1, 2, 0, 0, 1, 1, 2, floor=0, mistake="shared", broken="Exact"),
+    Case("moved unit", (), 1, 2, 0, 1, 1, 2, floor=0, mistake="moved", broken="Bounded"),
 )
-"""The mistakes of `tests/schedules/bugs.py`, and four more."""
+"""The mistakes of `tests/schedules/bugs.py`, and nine more."""
 
 
 @dataclass(frozen=True)

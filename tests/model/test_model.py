@@ -10,7 +10,7 @@ from .traces import Action, accepted, observed, refused
 
 QUICK = (
     Case("direct", ("torn",), records=1),
-    Case("re-partitioned", (), 1, 2, 0, split=True, owners=1),
+    Case("re-partitioned", (), 1, 2, 0, split=2, owners=1),
 )
 FAST = {
     "release before its charge": (),

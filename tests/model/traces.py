@@ -23,6 +23,8 @@ INVARIANTS Told Paid Once Exact OneNoise Bounded
 CONSTANTS
     Workers = {"a", "b", "c"}
     Parts = {"bound"}
+    Bounds = {"bound"}
+    Persons = {"u"}
     Raw = 1000
     Floor = 1
     Triggers = 60
