@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from math import sqrt
+from typing import Any
 
 import pytest
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.deployment.published.statement import charge_body
+from hushstream.agents.deployment.sharing import Charging
 from hushstream.cli.ledger import _explanation
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.accounting import add, total
@@ -121,6 +123,25 @@ def test_an_epoch_is_paid_for_once_for_all_members_and_limits_are_on_them_togeth
     spent = add([one.joint for one in charged])
     whole = ledger.standing(first).joint
     assert all(mine <= all_ for mine, all_ in zip(spent, whole, strict=True))
+
+
+def test_epochs_are_added_up_only_where_there_is_a_limit(monkeypatch):
+    purse = even()[0].purse
+    assert purse is not None
+    one, plus, sums = purse.one, Spent.plus, []
+    two = plus(Spent(), one, 2)
+
+    def counted(self: Spent, *given: Any) -> Spent:
+        sums.append(given)
+        return plus(self, *given)
+
+    monkeypatch.setattr(Spent, "plus", counted)
+    free = Charging(one, None, None)
+    assert (free.limited, free.room(Spent(), 10**6), sums) == (False, 10**6, [])
+    for limits in ((two.composed(), None), (None, two.delta)):
+        terms = Charging(one, *limits)
+        assert (terms.limited, terms.room(Spent(), 10**6)) == (True, 2)
+    assert len(sums) > 2
 
 
 B = 'name = "b"\n'
