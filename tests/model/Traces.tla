@@ -45,6 +45,8 @@ Follow ==
          [] what = "state" ->  \* as it was restored; of another owner by now it is nothing
               /\ mem[w][s] # None => mem[w][s].st.closed = n /\ mem[w][s].st.out = count
               /\ On /\ UNCHANGED <<vars, sent, names>>
+         [] what \in {"late", "half"} ->  \* a fence that is no opening: whoever holds the shard keeps its state
+              On /\ UNCHANGED <<vars, sent, names>>
          [] OTHER ->
               IF sent THEN Commit(w, s) /\ On /\ sent' = FALSE /\ UNCHANGED names
               ELSE /\ Begin(w, s) /\ Fits(what, w, s, n, count, Step[6], Step[7])

@@ -3,6 +3,11 @@
 A schedule here has what the model has: one raw partition with records of one unit, one shard that
 bounds and one that releases. The workers know nothing of this. Transactions are read at the
 simulation's broker when their end is decided, since that is when they take effect.
+
+A shard opens when the broker fences earlier owners for a producer that waits for this. Two further
+fences take no state away from its owner, who may commit with another producer until it learns of
+them: the same request once more, long after its answer; and that of a worker which has lost its
+first producer before its second one has started.
 """
 
 from __future__ import annotations
@@ -12,19 +17,24 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from hushstream.agents.stages.aggregate.computation import Computation
+from hushstream.agents.stages.aggregate.nonces import Nonce, Opening
 from hushstream.agents.state.layout import MARKER
+from hushstream.agents.worker import worker
 from hushstream.agents.worker.shards.shard import Shard
 from hushstream.formats.events.decode import utc
+from hushstream.mechanisms.noise import NONCE
 from hushstream.topics.frames import Barrier, CellsFrame, decode
 from hushstream.topics.records import decode_marker
 
 from ..schedules import bugs, patches
 from ..schedules.broker import Owner
+from ..schedules.clients import SimProducer
 from ..schedules.log import START, Transaction
-from ..schedules.loop import HERE
+from ..schedules.loop import HERE, Process
 from ..schedules.schedule import Schedule, quiet
 from ..schedules.verdict import RELEASES
 
@@ -37,6 +47,7 @@ class Watch:
 
     Attributes:
         actions: actions in the order in which they took effect.
+        starting: producers that wait for their ids, and their processes, which may be dead.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -50,13 +61,16 @@ class Watch:
             names.transactional_id("publish", names.cells("p"), 0): "sums",
         }
         # A shard with two producers has an owner once the second has started: until then, an
-        # earlier owner may still publish.
+        # earlier owner may still publish. By id of the last producer: the shard, and the first id.
         self._last = {
-            names.transactional_id("ingest", "events", 0): "bound",
-            names.transactional_id("publish", names.cells("p"), 0): "sums",
-        }
+            names.transactional_id("ingest", "events", 0): ("bound", ""),
+            names.transactional_id("publish", names.cells("p"), 0): (
+                "sums", names.transactional_id("aggregate", names.cells("p"), 0),
+            ),
+        }  # fmt: skip
         (begin,) = schedule.template.begins
         self.actions: list[Action] = []
+        self.starting: dict[SimProducer, Process] = {}
         self.counts: dict[tuple[str, int], int] = {}  # exact counts, by worker and trigger
         self._items: list[tuple[int, str, int]] = []  # items of the cells log: offset, kind, number
         self._applied = 0  # number of these that "sums" has applied
@@ -80,8 +94,18 @@ class Watch:
     def _opened(self, identity: str, who: str = "") -> int:
         epoch = self._initialise(identity, who)
         if identity in self._last:
-            self.tell("open", who, self._last[identity])
+            shard, first = self._last[identity]
+            whole = not first or self._broker.holder(first) == who
+            what = "late" if not self._awaits(identity, who) else "open" if whole else "half"
+            self.tell(what, who, shard)
         return epoch
+
+    def _awaits(self, identity: str, who: str) -> bool:
+        """Whether a living producer of a worker waits for this transactional id."""
+        return any(
+            producer._id == identity and process.name == who and not process.dead
+            for producer, process in self.starting.items()
+        )
 
     def _ended(self, owner: Owner, transaction: Transaction, commit: bool) -> None:
         name = next(name for name, one in self._broker.owners.items() if one is owner)
@@ -201,8 +225,8 @@ _watching: list[Watch] = []
 
 
 def install() -> None:
-    """Watch what no transaction shows: exact contents, and restored states."""
-    run, restored = Computation.run, Shard._restored
+    """Watch what no transaction shows: exact contents, starts of producers, restored states."""
+    run, restored, start = Computation.run, Shard._restored, SimProducer.start
 
     def counted(self: Any, reader: Any, trigger: Any, chosen: Any, *more: Any) -> Any:
         here = HERE.get()
@@ -210,6 +234,15 @@ def install() -> None:
         count = int(chosen.part.sums[:, 0].sum())
         _watching[-1].counts[here.name, trigger.ordinal] = count
         return run(self, reader, trigger, chosen, *more)
+
+    async def started(self: SimProducer) -> None:
+        starting, here = _watching[-1].starting, HERE.get()
+        assert here is not None
+        starting[self] = here
+        try:
+            await start(self)
+        finally:
+            del starting[self]
 
     async def told(self: Shard) -> None:
         await restored(self)
@@ -220,7 +253,26 @@ def install() -> None:
             _watching[-1].tell("state", here.name, "sums", closed, marker.closed.get("p", 0))
 
     Computation.run = counted  # type: ignore[method-assign]
+    SimProducer.start = started  # type: ignore[method-assign]
     Shard._restored = told  # type: ignore[method-assign]
+
+
+def kept_nonce() -> None:
+    """Shards of a process open with its first nonce; it draws the others, for the same schedule."""
+
+    def drawn(random: Callable[[int], bytes]) -> Opening:
+        nonces = list[bytes]()
+
+        def opening(pipeline: str, shard: int) -> Nonce:
+            nonces.append(random(NONCE))
+            return lambda trigger: nonces[0]
+
+        return opening
+
+    worker.drawn = drawn  # type: ignore[attr-defined]
+
+
+BUGS = bugs.BUGS | {"kept nonce": kept_nonce}
 
 
 def actions(seed: int, good: bool = True) -> list[Action]:
@@ -235,16 +287,15 @@ def actions(seed: int, good: bool = True) -> list[Action]:
 def main() -> None:
     """Print the actions of some seeds, a line for each; run in its own process."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("seeds", type=int, nargs=2, help="the first one, and their number")
+    parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--bug", default="")
     args = parser.parse_args()
     patches.install()
     install()
     if args.bug:
-        bugs.BUGS[args.bug]()
+        BUGS[args.bug]()
     quiet()
-    begin, number = args.seeds
-    for seed in range(begin, begin + number):
+    for seed in args.seeds:
         print(json.dumps(actions(seed, not args.bug)))
     sys.stdout.flush()
     os._exit(0)  # skip the interpreter's slow clean-up of what the processes left

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ..tree import ROOT
@@ -37,11 +37,11 @@ CONSTANTS
 """
 
 
-def observed(first: int, number: int, bug: str = "") -> list[list[Action]]:
+def observed(seeds: Iterable[int], bug: str = "") -> list[list[Action]]:
     """The workers' actions in the schedules of some seeds, from a process of its own."""
     environ = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.model.observe", str(first), str(number), "--bug", bug],
+        [sys.executable, "-m", "tests.model.observe", *map(str, seeds), "--bug", bug],
         cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True, check=True,
     )  # fmt: skip
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -70,9 +70,10 @@ def refused(
     """
     found, actions = list[int](), 0
     for first in range(0, schedules, BATCH):
-        number = min(BATCH, schedules - first)
-        traces = observed(first, number)
+        seeds = range(first, min(first + BATCH, schedules))
+        traces = observed(seeds)
         actions += sum(map(len, traces))
-        found += [first + n for n in sorted(set(range(number)) - accepted(traces))]
-        told(number)
+        good = accepted(traces)
+        found += [seed for n, seed in enumerate(seeds) if n not in good]
+        told(len(seeds))
     return found, actions
