@@ -125,8 +125,8 @@ class PHDStream(SpatialStream):
 
     Released: one row per leaf. Its key is the node's code (eight bytes), ``count`` a non-negative
     estimate that is consistent over the whole tree, ``unbiased`` the plain sum of counters and
-    inherited shares; ``variance`` is the mean squared error of ``unbiased``, from its noise and the
-    shares (`tree.share_error`). Leaves partition the domain.
+    inherited shares; ``variance`` has their mean squared errors as records meet them, from noise
+    and shares (`shares.share_error`). Leaves partition the domain.
     """
 
     horizon: int
@@ -281,8 +281,7 @@ class PHDStream(SpatialStream):
     def _publish(self, tree: LiveTree, variance: F64, records: Rows | None, t: int) -> Releases:
         leaves = describe(self.shape, tree, variance)
         value = np.stack([leaves.total, leaves.unbiased], axis=1)
-        spread = np.repeat(leaves.spread[:, None], 2, axis=1)
-        public = _public(len(value))
+        spread, public = leaves.spread, _public(len(value))
         if self.total is not None and records is not None:
             number, triggers = int(records.state["out"][0]), t - self.first + 1
             shown = self.total.corrected(value, spread, GRID, number, triggers)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ..columns import F64, I64
 from ..spatial.domain import U64, Bool, Domain
+from .shares import Error, concentration, share_error, unlike
 
 GRID = 1 << 16
 """Grid steps of a count per record."""
@@ -267,7 +268,7 @@ class Leaves(NamedTuple):
     code: U64  # (m,)
     total: I64  # (m,) non-negative, children sum to parents, grid steps
     unbiased: I64  # (m,) G, grid steps
-    spread: F64  # (m,) mean squared error of G, squared grid steps
+    spread: F64  # (m, 2) mean squared errors of both, as records meet them, squared grid steps
 
 
 def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
@@ -275,7 +276,8 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
     above, estimate = root_estimate(tree.state[:1])
     own, out = tree.state["out"] + tree.state["below"], tree.state["out"] * GRID
     raw, total = own * GRID, np.empty(len(tree.code), np.int64)
-    noise, age = np.zeros(len(tree.code)), tree.ages()
+    age, counted = tree.ages(), variance + tree.state["spread"]
+    share = Error(np.zeros(len(tree.code)), np.zeros(len(tree.code)))
     for depth, child in enumerate(tree.child):
         rows = tree.rows(depth)
         total[rows] = estimate
@@ -283,66 +285,31 @@ def describe(shape: ExtensionRules, tree: LiveTree, variance: F64) -> Leaves:
         if depth + 1 == len(tree.child):
             break
         split, below = tree.split[rows], tree.rows(depth + 1)
-        spread = (noise[rows] + variance[rows])[split]
+        error = Error(share.mean[rows][split], (share.square[rows] + variance[rows])[split])
         inherited = (above + out[rows])[split]
         above, estimate = estimates(shape, inherited, estimate[split], own[below], child)
-        first = first_children(child, len(spread), len(above))
+        first = first_children(child, len(inherited), len(above))
         later = np.maximum(np.add.reduceat(own[below], first), 0).astype(np.float64)
-        since = np.maximum.reduceat(age[below], first)
-        doubt = unlike(np.maximum(inherited, 0) / GRID, age[0] - since, later, since)
-        noise[below] = share_error(inherited, spread, above, child, doubt)
+        since, records = np.maximum.reduceat(age[below], first), np.maximum(inherited, 0) / GRID
+        doubt = unlike(records, age[0] - since, later, since)
+        alpha = concentration(own[below], counted[below], first, shape.domain.fanout)
+        families = np.diff(first, append=len(above))
+        part = parts(inherited, above, families)
+        share.mean[below], share.square[below] = share_error(
+            records, error, part, families, doubt, alpha
+        )
     leaf = ~tree.split
-    spread = (noise + variance + tree.state["spread"]) * GRID**2
-    return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread[leaf])
+    square = (share.square + counted)[leaf] * float(GRID) ** 2
+    # Where its siblings' noise was negative, a child's estimate is lowered below its own count.
+    lowered = np.maximum(raw - total, 0)[leaf].astype(np.float64)
+    spread = np.stack([square + lowered**2, square], axis=1)
+    return Leaves(tree.code[leaf], total[leaf], raw[leaf], spread)
 
 
-def unlike(before: F64, earlier: F64, after: F64, later: F64) -> F64:
-    """(s,) doubt whether later records of a node lie as its earlier ones do, from 0 to 1.
-
-    It is sqrt(1 - r) for r the smaller of two rates over the larger: of the records before a node
-    split and of those since. If records come to a place at a steady rate, they probably lie there
-    as before. If a place was busy and then quiet, as where records come sorted, the later ones do
-    not tell where the earlier ones lie. The square root was chosen on the first group of data sets
-    of ``benchmarks/intervals.py``. This reads released numbers only.
-
-    Args:
-        before: (s,) records before the split.
-        earlier: (s,) triggers in which they came; at least one is assumed.
-        after: (s,) records since.
-        later: (s,) triggers since.
-    """
-    rates = np.sort([before * later, after * np.maximum(earlier, 1)], axis=0)
-    ratio = np.divide(rates[0], rates[1], out=np.ones(len(before)), where=rates[1] > 0)
-    doubt: F64 = np.sqrt(1 - ratio)
-    return doubt
-
-
-def share_error(inherited: I64, spread: F64, shares: I64, child: Child, doubt: F64) -> F64:
-    """(c,) mean squared error of each child's share of its ancestors' counts, in squared records.
-
-    The A records of the ancestors were not counted by child, so a child's part D of them is
-    unknown, and its share w is a guess from other records. D is taken as random and independent of
-    the error of A, whose variance is V: the estimate w·A has the mean squared error
-    E[D²]·V + A²·E[(D - w)²]. With probability 1 - ``doubt`` D has mean w and the uncertainty of
-    Jeffreys' uninformative prior, so the variance w(1 - w)/(β/2 + 1) for β children; otherwise all
-    records are in one child, and each child is equally likely. This reads released numbers only.
-
-    Args:
-        inherited: (s,) Ca + Cn of the split nodes, grid steps.
-        spread: (s,) mean squared error of ``inherited``, records squared.
-        shares: (c,) parts of it for their existing children, grid steps.
-        doubt: (s,) see `unlike`.
-    """
-    families = (
-        np.full(len(spread), len(shares) // len(spread)) if child is None else child.sum(axis=1)
-    )
-    many, doubt = np.repeat(families, families), np.repeat(doubt, families)
-    total = np.repeat(inherited, families)
-    part = np.where(total == 0, 1 / many, shares / np.where(total == 0, 1, total))
-    part = np.clip(part, 0, 1)  # shares are whole grid steps, so one may be off by a step
-    records = np.maximum(total, 0) / GRID
-    known, guess = part * (1 - part) / (many / 2 + 1), 1 / many
-    square = (1 - doubt) * (part**2 + known) + doubt * guess
-    split = (1 - doubt) * known + doubt * (guess * (1 - guess) + (part - guess) ** 2)
-    error: F64 = square * np.repeat(spread, families) + records**2 * split
-    return error
+def parts(inherited: I64, shares: I64, families: I64) -> F64:
+    """(c,) shares as parts of ``inherited`` (s,); equal parts of nothing."""
+    whole = np.repeat(inherited, families)
+    even = 1 / np.repeat(families, families)
+    part = np.where(whole == 0, even, shares / np.where(whole == 0, 1, whole))
+    clipped: F64 = np.clip(part, 0, 1)  # shares are whole grid steps: one may be off by a step
+    return clipped

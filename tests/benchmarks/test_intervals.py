@@ -21,14 +21,22 @@ finally:
 @pytest.mark.parametrize("split", intervals.DOMAINS)
 @pytest.mark.parametrize("name", ["taxis, distance and fare", "taxis, tip and total"])
 def test_intervals_cover_with_the_error_of_shares_and_not_without(name: str, split: str) -> None:
+    """A width is right if it is needed, so it is held against the errors that it has to cover.
+
+    At half of it fewer than 95 % of records would be covered. A bound in terms of the noise alone
+    would forbid intervals to be wide where the share is what is uncertain.
+    """
     found = intervals.measure(name, intervals.DOMAINS[split])
     assert found["stated"] >= 0.93 and found["noise_alone"] <= 0.87
-    assert found["width_noise_alone"] < found["width_stated"] < 3 * found["width_noise_alone"]
+    assert found["by_records"] >= 0.93 and found["by_records_half_as_wide"] < 0.95
+    assert found["width_noise_alone"] < found["width_stated"]
 
 
-def test_a_stream_that_moves_is_covered_too() -> None:
-    found = intervals.measure("postal codes, west to east", intervals.DOMAINS["quarters, depth 8"])
+@pytest.mark.parametrize("split", intervals.DOMAINS)
+def test_a_stream_that_moves_is_covered_too(split: str) -> None:
+    found = intervals.measure("postal codes, west to east", intervals.DOMAINS[split])
     assert found["stated"] >= 0.93 and found["noise_alone"] < 0.7
+    assert found["by_records"] >= 0.93 and found["by_records_half_as_wide"] < 0.95
 
 
 def test_exact_counts_are_of_live_records() -> None:

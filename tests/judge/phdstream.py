@@ -8,14 +8,14 @@ and match to six digits.
 import math
 import struct
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from .histogram import Release
 from .numbers import STEPS, floored
 from .phd_rules import GRID, SCORE, PhdRules, Splits
-from .space import Events, SpaceJudge
+from .phd_shares import Live, Node, crowded, divided, unlike
+from .space import Counted, Events, SpaceJudge
 from .stream import Clock
 from .wide import laplace_variance
 
@@ -23,33 +23,6 @@ from .wide import laplace_variance
 def single(x: float) -> float:
     """A double, rounded to single precision."""
     return float(struct.unpack("f", struct.pack("f", x))[0])
-
-
-@dataclass
-class Node:
-    """What the state keeps of a node; counts are whole records."""
-
-    out: int = 0  # its counter, as last released
-    below: int = 0  # sum of all counters below it
-    spread: float = 0.0  # variance of `below`
-    carried: float = 0.0  # variance that `out` starts from, in single precision
-    first: int = 0  # state of the counter
-    second: int = 0
-    steps: int = 0
-    start: int = 0
-
-
-@dataclass
-class Live:
-    """A node of one trigger's tree."""
-
-    node: Node
-    above: int  # its share of what its ancestors counted, in 1/GRID records
-    estimate: int  # not negative; children add up to their parent
-    children: list[int] = field(default_factory=list)
-    variance: float = 0.0
-    error: float = 0.0  # squared error of `above`, in squared records
-    age: int = 0  # triggers since its first count, and those of its oldest child
 
 
 class PhdJudge(SpaceJudge):
@@ -75,13 +48,12 @@ class PhdJudge(SpaceJudge):
             self.counted(trigger, code, tree[code].node, change)
         if rules.forget:
             self.trees[window] = {code: live.node for code, live in tree.items()}
-        leaves = self.leaves(tree)
-        public = {"leaves": [len(leaves)]}
-        made = {code: (values, [square] * 2) for code, (values, square) in leaves.items()}
+        made = self.leaves(tree)
+        public = {"leaves": [len(made)]}
         if rules.total:
             new = [e.all[0] for at, e in self.events[window] if at == t or t == rules.first]
             records = self.all_records(trigger, sum(new), bytes(8))
-            made, more = self.corrected(leaves, GRID, records, t - rules.first + 1)
+            made, more = self.corrected(made, GRID, records, t - rules.first + 1)
             public |= more
         return self.told(trigger, made, ("count", "unbiased"), GRID, public)
 
@@ -214,8 +186,8 @@ class PhdJudge(SpaceJudge):
         if rules.kind == "tree" and done + 1 == rules.steps:
             node.first, node.second = 0, node.out
 
-    def leaves(self, tree: dict[int, Live]) -> dict[int, tuple[list[int], float]]:
-        """Both counts of every leaf and their squared error, in 1/GRID records."""
+    def leaves(self, tree: dict[int, Live]) -> Counted:
+        """Both counts of every leaf and their squared errors, in 1/GRID records."""
         for code in sorted(tree, reverse=True):  # children before their parents
             live = tree[code]
             live.variance = self.rules.variance(live.node.steps) + live.node.carried
@@ -225,21 +197,21 @@ class PhdJudge(SpaceJudge):
                 live.node.spread = sum(one.variance + one.node.spread for one in mine)
             live.age = live.node.steps + max((tree[one].age for one in live.children), default=0)
         # Leaves have counted since the tree grew, so their shares of what is above change too.
-        found: dict[int, tuple[list[int], float]] = {}
-        fresh = self.described(tree)
+        found: Counted = {}
+        fresh, parts = self.described(tree), crowded(tree, 1 << self.rules.step)
         for code in sorted(tree):
             live = tree[code]
             above, estimate = fresh[code]
             inherited = above + live.node.out * GRID
-            doubt = unlike(max(inherited, 0) / GRID, [tree[one] for one in live.children], tree[1])
+            whole, mine = max(inherited, 0) / GRID, [tree[one] for one in live.children]
+            doubt = unlike(whole, mine, tree[1])
             for one in live.children:
-                tree[one].error = divided(
-                    inherited, fresh[one][0], len(live.children), live.error + live.variance, doubt
-                )
+                w = max(min(fresh[one][0] / inherited, 1), 0) if inherited else 1 / len(mine)
+                divided(tree[one], live, w, whole, doubt, len(mine), parts[code.bit_length()])
             if not live.children:
-                square = (live.error + live.variance + live.node.spread) * GRID**2
                 raw = (live.node.out + live.node.below) * GRID + above
-                found[code] = [estimate, raw], square
+                square = (live.error + live.variance + live.node.spread) * GRID**2
+                found[code] = [estimate, raw], [square + max(raw - estimate, 0) ** 2, square]
         return found
 
     def described(self, tree: dict[int, Live]) -> dict[int, tuple[int, int]]:
@@ -250,23 +222,6 @@ class PhdJudge(SpaceJudge):
             if tree[code].children:
                 self.offspring(again, known, code)
         return {code: (live.above, live.estimate) for code, live in again.items()}
-
-
-def unlike(before: float, children: list[Live], root: Live) -> float:
-    """The doubt whether records since a split lie as those before it, by their rates."""
-    since = max((one.age for one in children), default=0)
-    later = max(sum(one.node.out + one.node.below for one in children), 0)
-    slow, fast = sorted([before * since, later * max(root.age - since, 1)])
-    return math.sqrt(1 - slow / fast) if fast else 0.0
-
-
-def divided(inherited: int, share: int, beta: int, square: float, doubt: float) -> float:
-    """Squared error of one of β shares: E[D²]·V + A²·E[(D - w)²]."""
-    w = min(max(share / inherited if inherited else 1 / beta, 0), 1)
-    records, spread, even = max(inherited, 0) / GRID, w * (1 - w) / (beta / 2 + 1), 1 / beta
-    second = (1 - doubt) * (w**2 + spread) + doubt * even
-    away = (1 - doubt) * spread + doubt * (even * (1 - even) + (w - even) ** 2)
-    return second * square + records**2 * away
 
 
 def within(events: Counter[int], code: int, bits: int) -> int:

@@ -45,15 +45,14 @@ class PrivhpJudge(SpaceJudge):
                         table[level][place] += sign * way * number
         noisy = [[exact + self.noisy_sum(trigger, level, n) for n, exact in enumerate(sums)]
                  for level, sums in enumerate(table)]  # fmt: skip
-        leaves = {
-            code: ([count], rules.variance(code.bit_length() - 1, t))
+        made = {
+            code: ([count], [rules.variance(code.bit_length() - 1, t)])
             for code, count in self.grown(noisy, t).items()
         }
-        made = {code: (values, [square]) for code, (values, square) in leaves.items()}
         public: dict[str, list[int]] = {}
         if rules.total:
             records = self.all_records(trigger, events.all[0], RECORDS)
-            made, public = self.corrected(leaves, 1, records, t)
+            made, public = self.corrected(made, 1, records, t)
         return self.told(trigger, made, ("count",), 1, public)
 
     def noisy_sum(self, trigger: Clock, level: int, slot: int) -> int:

@@ -102,6 +102,10 @@ def width(axis: dict[str, Any]) -> float:
     return float(axis["high"] - axis["low"] + (axis["kind"] == "integer"))
 
 
+Counted = dict[int, tuple[list[int], list[float]]]
+"""Values of each cell and their squared errors."""
+
+
 class Events(NamedTuple):
     """Accepted insertions and deletions by finest cell, never offset, and all insertions."""
 
@@ -157,24 +161,25 @@ class SpaceJudge(Judge):
         return self.number[trigger["window"]]
 
     def corrected(
-        self, leaves: dict[int, tuple[list[int], float]], grid: int, records: int, triggers: int
-    ) -> tuple[dict[int, tuple[list[int], list[float]]], dict[str, list[int]]]:
+        self, leaves: Counted, grid: int, records: int, triggers: int
+    ) -> tuple[Counted, dict[str, list[int]]]:
         """Counts of leaves, scaled so that they add up to the number of all records."""
         counted = sum(values[0] for values, _ in leaves.values())
         rules, public = self.rules, {"records": [records], "counted": [counted // grid]}
         spread = triggers * 2 * float(rules.most / rules.total) ** 2
         if counted <= 0 or records <= 0 or records**2 < CLEAR**2 * spread:
-            return {n: (v, [s] * len(v)) for n, (v, s) in leaves.items()}, public
+            return leaves, public
         factor = min(max(records * grid / counted, 1.0), rules.most / rules.own["bound"])
         made = {}
-        for code, (values, square) in leaves.items():
+        for code, (values, squares) in leaves.items():
             scaled = [round(value * factor) for value in values]
-            wide = [square * factor**2 + float(n) ** 2 * (spread / records**2) for n in scaled]
+            far = [float(n) ** 2 * (spread / records**2) for n in scaled]
+            wide = [s * factor**2 + more for s, more in zip(squares, far, strict=True)]
             made[code] = scaled, wide
         return made, public
 
     def told(
-        self, trigger: Clock, leaves: dict[int, tuple[list[int], list[float]]],
+        self, trigger: Clock, leaves: Counted,
         names: Sequence[str], grid: int, public: dict[str, list[int]],
     ) -> Release:  # fmt: skip
         """Rows of leaves: values and their squared errors, in 1/grid records."""

@@ -16,9 +16,8 @@ from hushstream.mechanisms.phdstream.tree import (
     describe,
     hand_down,
     offspring,
+    parts,
     project,
-    share_error,
-    unlike,
 )
 from hushstream.mechanisms.spatial.domain import Domain
 from hypothesis import given, settings
@@ -126,6 +125,35 @@ def test_leaves_sum_to_the_root(seed: int, every: bool, smoothing: int, region: 
     assert (leaves.total >= 0).all() and (leaves.spread > 0).all()
 
 
+def test_a_lowered_estimate_may_be_too_small_by_as_much() -> None:
+    """A split root, without counts of its own: one child has 10 records, the other -4, so 6 and 0.
+
+    The root counted nothing, so nothing is shared, and counters have the variances 1 and 2.
+    """
+    state = np.zeros(3, NODE)
+    state["out"][1:], state["steps"] = [10, -4], 1
+    levels = [
+        Level(np.ones(1, np.uint64), state[:1], np.array([True]), None),
+        Level(np.array([2, 3], np.uint64), state[1:], np.zeros(2, bool), None),
+    ]
+    tree, variance = LiveTree.of(levels), np.array([0.0, 1, 2])
+    tree.sum_below(variance)
+    leaves = describe(ExtensionRules(Domain.unit(1, 1), 0), tree, variance)
+    assert leaves.total.tolist() == [6 * GRID, 0]
+    np.testing.assert_allclose(leaves.spread / GRID**2, [[1 + 4**2, 1], [2, 2]])
+
+
+@pytest.mark.parametrize("smoothing", [0, 7])
+def test_errors_are_told_by_released_numbers_alone(smoothing: int) -> None:
+    """The states of counters hold exact counts: no estimate and no error reads them."""
+    domain = Domain.unit(2, 5)
+    shape, tree = ExtensionRules(domain, smoothing), random_tree(np.random.default_rng(3), domain)
+    plain = describe(shape, tree, np.ones(len(tree.code)))
+    tree.state["first"], tree.state["second"] = 10**6, -77
+    for one, other in zip(plain, describe(shape, tree, np.ones(len(tree.code))), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_below_is_the_sum_of_all_counters_below() -> None:
     tree = random_tree(np.random.default_rng(1), Domain.unit(2, 5))
     code, cell = tree.code.tolist(), tree.state
@@ -165,70 +193,12 @@ def test_a_stored_node_takes_at_most_64_bytes() -> None:
     assert NODE.itemsize + 8 + 4 <= 64
 
 
-NONE, ALL = np.zeros(1), np.ones(1)  # doubt
-
-
-def test_errors_of_shares_by_hand() -> None:
-    """40 records with variance 9 go to two children, as 30 and 10.
-
-    The variance of a part is ¼·¾/(2/2 + 1) = 3/32, so E[D²] is 9/16 + 3/32, and 40²·3/32 is 150.
-    """
-    inherited, shares = np.array([40]) * GRID, np.array([30, 10]) * GRID
-    found = share_error(inherited, np.array([9.0]), shares, None, NONE)
-    np.testing.assert_allclose(found, [9 * 21 / 32 + 150, 9 * 5 / 32 + 150])
-
-
-def test_in_doubt_all_records_are_in_one_child() -> None:
-    """The part D is 0 or 1 equally often: E[D²] = 1/2, and E[(D - ¾)²] = 1/4 + 1/16."""
-    inherited, shares = np.array([40]) * GRID, np.array([30, 10]) * GRID
-    found = share_error(inherited, np.array([9.0]), shares, None, ALL)
-    np.testing.assert_allclose(found, 9 / 2 + 40**2 * 5 / 16)
-    half = share_error(inherited, np.array([9.0]), shares, None, ALL / 2)
-    plain = share_error(inherited, np.array([9.0]), shares, None, NONE)
-    np.testing.assert_allclose(half, (found + plain) / 2)
-
-
-@pytest.mark.parametrize("doubt", [0.0, 0.5, 1.0])
-def test_the_error_of_a_share_is_that_of_random_parts(doubt: float) -> None:
-    """A part and a count, drawn independently, are off by the stated error in the mean."""
-    rng = np.random.default_rng(7)
-    w, draws = np.array([0.6, 0.3, 0.1]), 200_000
-    part = rng.dirichlet(w * 1.5, draws)  # mean w, variance w(1 - w)/(3/2 + 1)
-    one = np.eye(3)[rng.integers(0, 3, draws)]
-    part = np.where(rng.random((draws, 1)) < doubt, one, part)
-    count = 50 + 40 * rng.standard_normal((draws, 1))
-    seen = ((part * count - w * 50) ** 2).mean(axis=0)
-    inherited, shares = np.array([50 * GRID]), (w * 50 * GRID).astype(np.int64)
-    found = share_error(inherited, np.array([1600.0]), shares, None, np.array([doubt]))
-    np.testing.assert_allclose(found, seen, rtol=0.02)
-
-
-def test_families_of_different_sizes_are_kept_apart() -> None:
-    child = np.array([[True, True, False, True], [False, True, False, False]])
-    inherited, shares = np.array([90, 7]) * GRID, np.array([30, 30, 30, 7]) * GRID
-    found = share_error(inherited, np.array([9.0, 4.0]), shares, child, np.zeros(2))
-    spread = (1 / 3) * (2 / 3) / 2.5
-    third = 9 * (1 / 9 + spread) + 90**2 * spread
-    np.testing.assert_allclose(found, [third, third, third, 4.0])  # an only child gets all
-    found = share_error(inherited, np.array([9.0, 4.0]), shares, child, np.ones(2))
-    np.testing.assert_allclose(found[3], 4.0)
-
-
-def test_what_is_not_there_has_no_parts() -> None:
-    """Only the noise of a zero or negative count is divided among its children."""
-    inherited, shares = np.array([-8, 0]) * GRID, np.array([-6, -2, 0, 0]) * GRID
-    found = share_error(inherited, np.array([9.0, 9.0]), shares, None, np.zeros(2))
-    first, second, even = 9 / 16 + 3 / 32, 1 / 16 + 3 / 32, 1 / 4 + 1 / 8
-    np.testing.assert_allclose(found, [9 * first, 9 * second, 9 * even, 9 * even])
-
-
-def test_a_steady_rate_gives_no_doubt() -> None:
-    """60 records in 6 triggers and 20 in 2; then 40, 0 and none at all."""
-    before, after = np.array([60.0, 60, 60, 0]), np.array([20.0, 40, 0, 0])
-    six, two = np.full(4, 6.0), np.full(4, 2.0)
-    found = unlike(before, six, after, two)
-    np.testing.assert_allclose(found, [0, 0.5**0.5, 1, 0])
-    np.testing.assert_allclose(unlike(after, two, before, six), found)
+def test_shares_as_parts_of_what_is_shared() -> None:
+    """Of nothing there are equal parts; a share that rounding put off by a step stays a part."""
+    inherited, shares = np.array([40, 0, -8, 1]), np.array([30, 10, 0, 0, 0, -6, -2, 2, -1])
+    found = parts(inherited, shares, np.array([2, 3, 2, 2]))
+    third = 1 / 3
+    np.testing.assert_allclose(found, [0.75, 0.25, third, third, third, 0.75, 0.25, 1, 0])
 
 
 def test_ages_add_up_along_the_oldest_branch() -> None:
