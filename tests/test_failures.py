@@ -164,6 +164,10 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/worker/test_log_follower.py::"
         "test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record",
     ),
+    "a units or cells topic, or a changelog": (
+        "agents/stages/test_numbers.py::test_both_stages_that_read_frames_stop",
+        "schedules/test_schedules.py::test_a_recipe_objects_to_the_mistake_alone",
+    ),
     "compaction has deleted what would tell": (
         "agents/worker/tables/test_evidence.py::"
         "test_a_table_of_which_its_changelog_says_nothing_any_more_is_restored_from_nothing",

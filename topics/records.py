@@ -191,7 +191,9 @@ class Marker(msgspec.Struct, frozen=True):
     last key of a release that is committed in chunks; ``transaction`` names the transaction
     uniquely among all shards and all histories of the cluster; ``aborted`` names the previous
     one if it was aborted because brokers had failed to end it; ``seals`` belong to the snapshots
-    of this shard's table that may still be used, newest first.
+    of this shard's table that may still be used, newest first; ``sent`` is the number of the last
+    frame to each partition of the next stage, and ``received`` that of the last frame of each
+    upstream shard, both per pipeline.
     """
 
     genesis: str
@@ -203,6 +205,8 @@ class Marker(msgspec.Struct, frozen=True):
     transaction: str = ""
     aborted: str = ""
     seals: list[TableSeal] = []
+    sent: dict[str, list[int]] = {}
+    received: dict[str, list[int]] = {}
 
 
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first

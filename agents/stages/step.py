@@ -6,11 +6,12 @@ A shard turns a step into one Kafka transaction; a replay applies it in memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from ...errors import RewoundError
@@ -23,6 +24,8 @@ from ..state.rows.table import HeldTable
 from ..state.store import Changes, StateReader
 
 UNIT_BYTES = 64  # of a unit's row, about
+NUMBER = "number"  # header with the number of a frame
+UNKNOWN = -1
 
 
 class LogFrame(NamedTuple):
@@ -169,6 +172,99 @@ def missing_barrier(pipeline: str, due: int, came: int) -> RewoundError:
         f"a barrier is missing in pipeline {pipeline!r}: that of trigger {due} was expected, "
         f"that of trigger {came} came"
     )
+
+
+class Sent:
+    """Numbers the frames from one shard to others: each must come once, and none be missing.
+
+    A sender commits its numbers with the records that it has applied, and a receiver those that it
+    has taken with its sums. Suppose a sender's changelog loses its end (a truncated topic, an
+    unclean election) and no table of it is left. It then applies the same records again, and
+    nothing but the numbers shows that their sums were sent before: each unit would count twice.
+    Likewise a log of frames that has lost its end.
+
+    Frames of earlier versions have no number. A deployment may go back to such a version, so a
+    frame without one says that the next number is not known.
+
+    Args:
+        topics: pipeline and number of partitions for each topic with frames of this shard.
+    """
+
+    def __init__(self, topics: Mapping[str, tuple[str, int]]) -> None:
+        self._topics = topics
+
+    def number(self, marker: Marker, step: Step | None) -> Step | None:
+        """Number the frames of a step; its marker gets the last number for each partition.
+
+        Args:
+            marker: last committed marker.
+        """
+        if step is None:
+            return None
+        sent = dict(marker.sent)
+        for pipeline, partitions in self._topics.values():
+            sent[pipeline] = list(_last(marker, marker.sent, pipeline, partitions))
+        for place, out in enumerate(step.out):
+            if (to := self._topics.get(out.topic)) is not None:
+                last = sent[to[0]]
+                if last[out.partition] != UNKNOWN:
+                    number = b"%d" % (last[out.partition] + 1)
+                    step.out[place] = out._replace(headers=((NUMBER, number),))
+                last[out.partition] = max(last[out.partition], 0) + 1
+        step.marker = replace(step.marker, sent=sent)
+        return step
+
+
+class Received:
+    """The last number of each upstream shard, as far as frames were taken.
+
+    Args:
+        marker: marker up to which they were taken.
+        upstreams: number of shards that send frames.
+    """
+
+    def __init__(self, pipeline: str, marker: Marker, upstreams: int) -> None:
+        self._pipeline = pipeline
+        self._last = list(_last(marker, marker.received, pipeline, upstreams))
+
+    @property
+    def last(self) -> dict[str, list[int]]:
+        """The last numbers by pipeline, as a marker keeps them."""
+        return {self._pipeline: list(self._last)}
+
+    def check(self, origin: int, frame: Any) -> int:
+        """Return the number of the next frame of a shard, a record with headers.
+
+        Raises:
+            RewoundError: another number was due.
+        """
+        self._last += [0] * (origin + 1 - len(self._last))  # a raw partition that was added
+        said = next((value for name, value in frame.headers if name == NUMBER), None)
+        number = UNKNOWN if said is None else int(said)
+        last = self._last[origin]
+        # How many frames a shard sends depends on raw data, so the text names no number.
+        if UNKNOWN not in (number, last) and number != last + 1:
+            how = "came twice" if number <= last else "is missing"
+            raise RewoundError(
+                f"a frame of pipeline {self._pipeline!r} {how} between its stages: the logs of the "
+                "sender and of its frames are not of one history"
+            )
+        return number
+
+    def take(self, origin: int, number: int) -> None:
+        """Note that the next frame of a shard was taken."""
+        self._last[origin] = number
+
+
+def _last(marker: Marker, kept: Mapping[str, list[int]], name: str, many: int) -> list[int]:
+    """The last numbers of a pipeline, as kept in a marker, for so many partitions.
+
+    A marker of an earlier version keeps none; a shard that has not begun has the marker without a
+    transaction.
+    """
+    if name not in kept:
+        return [UNKNOWN if marker.transaction else 0] * many
+    return kept[name] + [0] * (many - len(kept[name]))
 
 
 def route(keys: Keys, partitions: int) -> NDArray[np.intp]:

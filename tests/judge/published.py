@@ -41,7 +41,7 @@ def objections(releases: Iterable[Release], published: Iterable[Published]) -> l
         reached |= {body["shard"]: n for body in manifests[place]}
     for n, (place, release) in enumerate(expected.items()):
         told = Counter(body["shard"] for body in manifests[place])
-        complete = set(told) == set(range(shards))
+        complete = bool(told) and set(told) == set(range(shards))
         found += [f"{place}: shard {s} has not released it, but a later one"
                   for s, end in reached.items() if n < end and s not in told]  # fmt: skip
         found += [f"{place}: shard {s} has released it {m} times" for s, m in told.items() if m > 1]

@@ -18,6 +18,7 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.kafka import clients, patience
 from hushstream.agents.kafka.markers import Sought
 from hushstream.agents.registry.asking import Asking
+from hushstream.agents.stages import step
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.view import stage as view
 from hushstream.agents.worker import admission, forgetting, tasks
@@ -180,6 +181,12 @@ def unread_end() -> None:
     owner.ClockOwner._check_end = lambda self, offset: None  # type: ignore[method-assign]
 
 
+def uncounted_frames() -> None:
+    """Frames between stages have no numbers: one that comes twice counts twice."""
+    step.Received.check = lambda self, origin, frame: step.UNKNOWN  # type: ignore[method-assign]
+    step.Received.take = lambda self, origin, number: None  # type: ignore[method-assign]
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "cancelled clock": cancelled_clock,
     "stale idle shard": stale_idle_shard,
@@ -213,11 +220,15 @@ def changed_number() -> None:
     Computation.run = changed  # type: ignore[method-assign]
 
 
-OF_RECIPES: dict[str, Callable[[], None]] = {"unread end": unread_end}
+OF_RECIPES: dict[str, Callable[[], None]] = {
+    "unread end": unread_end,
+    "uncounted frames": uncounted_frames,
+}
 """Mistakes that need faults of guided schedules; `RECIPES` has a schedule for each."""
 RECIPES = {
     "unread end": """{"seed": 5000036,
         "faults": [["forget", 1, 8.0, 0.0], ["behind", 2, 5.0, 1.0]]}""",
+    "uncounted frames": """{"seed": 34, "faults": [["truncated", 0, 7.8, 0.4745]]}""",
 }
 
 OF_RELEASES: dict[str, Callable[[], None]] = {"changed number": changed_number}

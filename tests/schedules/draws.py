@@ -18,15 +18,17 @@ USUAL = (
 OF_BROKERS = ("refusal", "known", "torn")
 GUIDED = ("behind", "leaderless", "cut", "deaf", "power", "skew")
 """Kinds that guided schedules add, and seeds from `FULL` on draw."""
-REWINDS = ("rewind", "ahead")
+REWINDS = ("rewind", "ahead", "truncated")
 OPERATED = ("grown", "followed")  # deployments that an operator changes once
 OWN = 10**16  # likewise
 BESIDE = 10**18  # likewise
 COPIES = 10**19  # likewise
 ALONE = 10**20  # likewise
+SHORT = 10**21  # likewise
 OF_STANDBYS = ("rolling", "rolling", "stop", "stop", "kill", "wipe", "mistake", "rewind")
 
 AHEAD = 0.1  # share of the schedules with standbys that have such a fault
+TRUNCATED = 0.1  # likewise of the schedules from `FULL` on
 
 
 class Draws:
@@ -54,7 +56,7 @@ class Draws:
         if has_standbys(self._world.seed):
             drawn += self._of_standbys(until) + self._of_copies(until)
         if self._world.seed >= FULL:
-            drawn += self._of_isolation(until)
+            drawn += self._of_isolation(until) + self._of_logs(until)
         return self.possible(drawn)
 
     def possible(self, faults: Sequence[Fault]) -> list[Fault]:
@@ -111,6 +113,13 @@ class Draws:
             at, machine = 1.0 + random.random() * (until - 1.0), random.randrange(self._machines)
             drawn.append(Fault(random.choice(GUIDED), machine, at, random.random()))
         return drawn
+
+    def _of_logs(self, until: float) -> list[Fault]:
+        """Draw the loss of a log's end, with a separate generator."""
+        random = Random(self._world.seed + SHORT)
+        if random.random() > TRUNCATED:
+            return []
+        return [Fault("truncated", 0, 3.0 + random.random() * (until - 3.0), random.random())]
 
     def _of_deployment(self, until: float) -> list[Fault]:
         """Draw faults that only some deployments can have."""

@@ -17,4 +17,7 @@ UNASSIGNED = "no partitions were assigned for"
 CLOCKS = "the clock of this machine"
 REGISTRY = "the schema registry for"
 UNSTOPPED = "the worker did not stop"
-LATE = ("a barrier is missing", "the clock log of pipeline")  # errors of a stage that has begun
+UNCOUNTED = "between its stages"
+"""In a refusal: a frame is missing or came twice, because one log alone has lost its end."""
+LATE = ("a barrier is missing", "the clock log of pipeline", UNCOUNTED)
+"""Errors of a stage that has begun: late for a cluster that was set back as a whole."""

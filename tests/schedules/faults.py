@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -20,11 +21,13 @@ from .network import SERVER
 from .operator import Operator
 from .recipe import Fault
 from .registry import WAYS
-from .rewind import Snapshot, copies_of, lacks, restore, snapshot
+from .rewind import Snapshot, copies_of, lacks, restore, snapshot, truncate
 from .world import World
 
 SNAPSHOTS = 15  # snapshots of the last three seconds before a copy is ahead of its cluster
 FURTHER = 10**14  # apart from all seeds of schedules and of draws
+COUNTED = re.compile(r".*\.((ingest|bound)\..*-changelog|units|cells)")
+"""Logs of which the numbers of frames show that one alone has lost its end."""
 
 
 class Faults:
@@ -40,6 +43,7 @@ class Faults:
 
     Attributes:
         rewound: whether the cluster was reset to an earlier state; workers may then refuse it.
+        truncated_log: whether one log alone was.
     """
 
     def __init__(
@@ -62,7 +66,7 @@ class Faults:
         self._away = 0.0
         self._held: list[tuple[str, float, float]] = []
         self._clocks = False
-        self.rewound = False
+        self.rewound = self.truncated_log = False
         self._kept: Snapshot = {}
         self._history = self._kept_of = 0  # resets so far, and those before `_kept`
         self._draws = Draws(world, len(machines), kind)
@@ -374,6 +378,31 @@ class Faults:
         self._at(at, self._skew, 20.0)
         self._at(at + 1 + size * 10, self._skew, 0.0)
         return 1 + size * 10
+
+    def truncated(self, machine: Machine, at: float, size: float) -> float:
+        """One log alone loses its last transactions, as in an unclean election; disks are lost."""
+        kept: list[tuple[int, Snapshot]] = []
+        self._at(max(at - 0.1 - size * 4, 0.1), self._keep_one, kept)
+        self._at(at, self._truncate, kept, int(size * 9973))
+        self._at(at + 1.0, self._come_back)
+        return 3.0
+
+    def _truncate(self, kept: list[tuple[int, Snapshot]], number: int) -> None:
+        self._go_down()
+        for machine in self._machines:
+            machine.kill(1.0)
+            machine.wipe()
+        (history, then), logs = kept[0], self._world.broker.logs
+        if history != self._history:
+            return
+        ours = [place for place in sorted(then) if COUNTED.fullmatch(place[0])]
+        shorter = [place for place in ours if then[place].stable < logs[place].end]
+        if shorter:
+            self.rewound = self.truncated_log = True
+            place = shorter[number % len(shorter)]
+            self._world.broker.old = {}  # nor does a former leader have more
+            truncate(logs[place], then[place].stable)
+            self._told.append(f"{self._world.loop.now:.3f} s: {place[0]}-{place[1]} is shorter")
 
     def _skew(self, most: float) -> None:
         for _, log in sorted(self._world.broker.logs.items()):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .broker import Broker
-from .log import Place, Transaction
+from .log import Log, Place, Transaction
 from .machine import Machine
 
 
@@ -21,6 +21,7 @@ class Kept(NamedTuple):
     end: int
     aborted: frozenset[Transaction]
     open: tuple[tuple[Transaction, bool], ...]  # and whether it was committed already
+    stable: int
 
 
 Snapshot = dict[Place, Kept]
@@ -30,7 +31,7 @@ def snapshot(broker: Broker) -> Snapshot:
     """Note the state of all partitions."""
     return {
         place: Kept(log.start, log.end, frozenset(log.aborted),
-                    tuple((one, one.ending and one.commit) for one in log.open))
+                    tuple((one, one.ending and one.commit) for one in log.open), log.stable)
         for place, log in broker.logs.items()
     }  # fmt: skip
 
@@ -63,3 +64,9 @@ def restore(broker: Broker, kept: Snapshot) -> None:
         log.open = {one: log.owners.index(one) for one, _ in then.open}
         for one, commit in then.open:
             log.mark(one, commit)
+
+
+def truncate(log: Log, end: int) -> None:
+    """Cut one partition at an offset before which no transaction was open."""
+    del log.records[end:], log.owners[end:]
+    log.open = {one: begun for one, begun in log.open.items() if begun < end}

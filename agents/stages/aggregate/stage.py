@@ -45,7 +45,7 @@ from ...state.layout import (
 from ...state.store import KeyLimit, StateReader
 from ..expiry import Expiry
 from ..feedback import finished
-from ..step import LogFrame, Out, Step, missing_barrier, route
+from ..step import LogFrame, Out, Received, Step, missing_barrier, route
 from .chain import lengthen
 from .computation import Chosen, Computation
 from .held_release import Pending, held, hold, kept_manifest, public_time, published
@@ -90,6 +90,7 @@ class AggregateStage:
         self._sums = PartialSums(pipeline.traits)
         self._expiry = Expiry(self._forget)
         self._upstream = [0] * upstreams
+        self._received = Received(pipeline.name, Marker("", 0), upstreams)
         self.position = -1
 
     def open(self, reader: StateReader, marker: Marker) -> None:
@@ -98,6 +99,7 @@ class AggregateStage:
         self._sums.open(reader)
         self._expiry.reopen()
         self._upstream = list(marker.upstream.get(self._pipeline.name, [0] * self._upstreams))
+        self._received = Received(self._pipeline.name, marker, self._upstreams)
         self.position = marker.applied
 
     def step(
@@ -106,7 +108,7 @@ class AggregateStage:
         """Take frames until something must be committed, and move ``position`` past them.
 
         Raises:
-            RewoundError: a barrier is missing.
+            RewoundError: a frame is missing or came twice.
             EngineError: a key is on the wrong partition.
         """
         self._expiry.consult(self._clock.over(self._pipeline.name), marker, self._pipeline.name)
@@ -129,7 +131,10 @@ class AggregateStage:
             if frame.offset < self.position:
                 continue
             self.position = frame.offset + 1
-            trigger = self._take(decode(frame.value), marker)
+            taken = decode(frame.value)
+            number = self._received.check(taken.origin, frame)
+            trigger = self._take(taken, marker)
+            self._received.take(taken.origin, number)
             if trigger is not None:
                 return self._close(reader, marker, trigger)
             if self._sums.full:
@@ -172,7 +177,10 @@ class AggregateStage:
     def _marker(self, marker: Marker, closed: int | None = None) -> Marker:
         name = self._pipeline.name
         done = marker.closed.get(name, 0) if closed is None else closed
-        return Marker(marker.genesis, self.position, 0, {name: list(self._upstream)}, {name: done})
+        return Marker(
+            marker.genesis, self.position, 0, {name: list(self._upstream)}, {name: done},
+            received=self._received.last,
+        )  # fmt: skip
 
     def _spill(self, marker: Marker) -> Step:
         """Write the sums in memory as sorted runs."""

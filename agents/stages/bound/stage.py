@@ -21,7 +21,7 @@ from ...deployment.model import Pipeline
 from ...state.store import StateReader
 from ..expiry import Expiry
 from ..feedback import Feedback, lookup
-from ..step import LogFrame, Step, missing_barrier, route_units
+from ..step import LogFrame, Received, Sent, Step, missing_barrier, route_units
 from .bounder import Bounder
 from .sessions import OpenSessions
 
@@ -65,6 +65,7 @@ class BoundStage:
         self._clock = clock
         self._feedback = feedback.get(pipeline.name)
         self._bounder = Bounder(pipeline, names, partition, lookup(feedback))
+        self._sent = Sent({names.cells(pipeline.name): (pipeline.name, pipeline.cells_partitions)})
         given = pipeline.sessions
         self._sessions = None if given is None else OpenSessions(pipeline, given)
         capped = pipeline.lifetime is not None
@@ -89,7 +90,7 @@ class BoundStage:
             fetched: offset before which ``records`` is complete.
 
         Raises:
-            RewoundError: a barrier is missing.
+            RewoundError: a frame is missing or came twice.
             EngineError: a unit is on the wrong partition.
         """
         taken = self._usable(offered(records))
@@ -100,7 +101,7 @@ class BoundStage:
         if taken or fetched > marker.applied:
             step = self._absorb(reader, marker, taken, max(fetched, marker.applied))
             self.position = step.marker.applied
-        return self._expiry.swept(reader, marker, step)
+        return self._sent.number(marker, self._expiry.swept(reader, marker, step))
 
     def _usable(self, frames: Sequence[LogFrame]) -> Sequence[LogFrame]:
         """Frames before the first one whose bound depends on a release that is not read yet."""
@@ -127,9 +128,11 @@ class BoundStage:
         upstream = list(marker.upstream.get(name, []))
         upstream += self._begun[len(upstream) :]
         closed = marker.closed.get(name, 0)
+        received = Received(name, marker, len(upstream))
         step, held = Step(marker), Held()
         for place, frame in enumerate(frames):
             taken = decode(frame.value)
+            number = received.check(taken.origin, frame)
             if isinstance(taken, EventsFrame):
                 self._check(taken)
                 if not self._expiry.past(taken.slice.window):
@@ -146,10 +149,13 @@ class BoundStage:
                 if last:
                     self._bounder.barrier(reader, taken.trigger, step)
                     closed = taken.trigger.ordinal
+            received.take(taken.origin, number)
             if held.large:
                 self._bound(reader, held, upstream, closed, step)
         self._bound(reader, held, upstream, closed, step)
-        step.marker = Marker(marker.genesis, applied, 0, {name: upstream}, {name: closed})
+        step.marker = Marker(
+            marker.genesis, applied, 0, {name: upstream}, {name: closed}, received=received.last
+        )
         return step
 
     def _bound(

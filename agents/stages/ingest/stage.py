@@ -14,9 +14,9 @@ from ....topics.names import Names
 from ....topics.records import Marker, Trigger
 from ...clock.log import ClockLog, Entry
 from ...clock.timeline import Timeline
-from ...deployment.model import Input
+from ...deployment.model import Input, Pipeline
 from ...state.store import StateReader
-from ..step import Step
+from ..step import Sent, Step
 from .beside import Beside
 from .schemas import KnownSchemas
 from .slicer import Slicer
@@ -58,6 +58,7 @@ class IngestStage:
         asked = KnownSchemas(beside.schemas, source.topic, partition)
         self._schemas = asked if source.fields.framed else None
         self._slicer = Slicer(source, partition, names, key, beside)
+        self._sent = Sent(dict(_frames(p, names) for p in source.pipelines))
         self._timelines: dict[str, Timeline] = {}
         self._skip = 0
         self.position = 0
@@ -90,7 +91,7 @@ class IngestStage:
             step = self._step(reader, marker, records, fetched)
             # Entries are taken in parts; a part may change nothing although a later one does.
             if step is not None or self._skip == before:
-                return step
+                return self._sent.number(marker, step)
 
     def _step(
         self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int
@@ -149,3 +150,11 @@ class IngestStage:
     def _complete(self, pipeline: str, window: int, done: int) -> bool:
         """Whether this worker has read all feedback that the next micro-batch depends on."""
         return self._feedback[pipeline].complete(window, done - self._delays[pipeline])
+
+
+def _frames(pipeline: Pipeline, names: Names) -> tuple[str, tuple[str, int]]:
+    """The topic that gets a pipeline's frames, with the pipeline's name and the partitions."""
+    name = pipeline.name
+    if pipeline.direct:
+        return names.cells(name), (name, pipeline.cells_partitions)
+    return names.units(name), (name, pipeline.units_partitions)
