@@ -16,7 +16,7 @@
 (* NextOfRaw, NextOfUnits, NextOfSums: step of the stages of ingest, bound   *)
 (*     and aggregate                                                         *)
 (* Beat, Trigger: clock/owner.py                                             *)
-(* Open, Refused: Shard._acquire, Shard.doubt, worker/tables/evidence.py     *)
+(* Open, Half, Refused: Shard._acquire, Shard.doubt, tables/evidence.py      *)
 (* Begin, Write, Commit: Shard._compute, transaction.send and .transact,     *)
 (*     Shard._follow                                                         *)
 (* Close: Shard.close; Trim: kafka/trim.py                                   *)
@@ -34,7 +34,7 @@ CONSTANTS
     Each,     \* triggers of an epoch
     Bound,    \* records of a unit that count in an epoch
     Crashes,  \* faults of each worker
-    Faults,   \* what may happen: of "torn", "late", "rewind", "cut", "refuse", "old", "jump", "trim", "close"
+    Faults,   \* what may happen: of "torn", "late", "rewind", "cut", "refuse", "old", "jump", "trim", "close", "half"
     Mistake   \* "" or what is done wrong
 
 Direct == Parts = Bounds
@@ -53,7 +53,8 @@ VARIABLES
     queue,    \* its units log, or the cells log, of each of Readers: which transactions wrote
               \* to it, <<shard, place in log>>, in order
     late,     \* whether a request to commit in the newest epoch may still arrive, of each shard
-    mem,      \* of each worker and shard: None, or [live: its epoch is the newest, st, part, nonce]
+    mem,      \* of each worker and shard: None, or [live: its epoch is the newest, st, part, nonce,
+              \* pub: so is that of its second producer, which "sums" has for releases alone]
     table,    \* likewise, what its disk has that the changelog lacks: None, or [st, other: genesis]
     crashes,  \* faults that are left of each worker
     seen,     \* everything that was ever readable of releases, also of aborted attempts
@@ -222,7 +223,7 @@ Ahead(w, s) == table[w][s] # None /\ (table[w][s].other => Mistake = "genesis" /
 (* having noticed at once, unless that is the mistake.                       *)
 Open(w, s) ==
     /\ w \notin halted /\ mem[w][s] = None
-    /\ LET others == {v \in Workers : mem[v][s] # None} IN
+    /\ LET others == {v \in Workers : mem[v][s] # None /\ mem[v][s].live} IN
        IF others = {} THEN UNCHANGED crashes ELSE \E v \in others : Spend(v)
     /\ log' = [log EXCEPT ![s] = Done(@)]
     /\ queue' = [r \in Readers |-> SelectSeq(queue[r], LAMBDA one : one[1] = s => one[2] <= Len(log'[s]))]
@@ -230,26 +231,45 @@ Open(w, s) ==
     /\ LET believed == Ahead(w, s) /\ Mistake \in {"table", "genesis"}
            st == IF believed THEN table[w][s].st ELSE StateIn(s, Done(log[s]))
            fenced == [v \in Workers |-> [mem[v] EXCEPT ![s] =
-               IF @ = None \/ Mistake # "stale" THEN None ELSE [@ EXCEPT !.live = FALSE]]]
+               IF @ = None \/ Mistake # "stale" THEN None ELSE [@ EXCEPT !.live = FALSE, !.pub = FALSE]]]
        IN IF Ahead(w, s) /\ ~believed
           THEN halted' = halted \cup {w} /\ mem' = [fenced EXCEPT ![w] = [x \in Shards |-> None]]
           ELSE /\ mem' = [fenced EXCEPT ![w][s] =
-                    [live |-> TRUE, part |-> 0, nonce |-> Drawn(s, st), st |-> st]]
+                    [live |-> TRUE, pub |-> TRUE, part |-> 0, nonce |-> Drawn(s, st), st |-> st]]
                /\ UNCHANGED halted
     /\ UNCHANGED <<raw, ledger, clock, table, rest>>
+
+(* A worker that has lost the first producer of "sums" to another one starts *)
+(* the second, and reads the state. Each is refused where the other one's    *)
+(* producer is due; the mistake is to read the state before. Here it does    *)
+(* not look for evidence of a rewound cluster.                               *)
+Half(w) ==
+    LET s == "sums"  l == log[s]
+        kept == IF Mistake = "soon" THEN 1..Len(Done(l)) ELSE {Len(Done(l))}
+    IN
+    /\ "half" \in Faults /\ w \notin halted /\ mem[w][s] = None
+    /\ log' = [log EXCEPT ![s] = IF Hangs(l) /\ l[Len(l)].out # None THEN Done(l) ELSE l]
+    /\ \E k \in kept : LET st == StateIn(s, SubSeq(l, 1, k)) IN
+         mem' = [v \in Workers |-> [mem[v] EXCEPT ![s] =
+             IF v = w THEN [live |-> FALSE, pub |-> TRUE, part |-> 0, nonce |-> Drawn(s, st), st |-> st]
+             ELSE IF @ = None THEN None ELSE [@ EXCEPT !.pub = FALSE]]]
+    /\ UNCHANGED <<raw, ledger, clock, queue, late, table, crashes, halted, rest>>
 
 (* A rebalance takes a shard away, in the middle of whatever it does.        *)
 Close(w, s) ==
     /\ "close" \in Faults /\ mem[w][s] # None /\ Forget(w, s)
     /\ UNCHANGED <<logs, late, table, crashes, halted, rest>>
 
+(* The newest epoch of the producer that is due is this worker's.            *)
+Mine(s, m) == IF s = "sums" /\ m.st.out < m.st.closed THEN m.pub ELSE m.live
+
 (* A shard that has not noticed learns of it at its next request.            *)
 Refused(w, s) ==
-    /\ mem[w][s] # None /\ ~mem[w][s].live /\ NextOf(s, mem[w][s]) # None
+    /\ mem[w][s] # None /\ ~Mine(s, mem[w][s]) /\ NextOf(s, mem[w][s]) # None
     /\ Forget(w, s)
     /\ UNCHANGED <<logs, late, table, crashes, halted, rest>>
 
-Holds(w, s, part) == mem[w][s] # None /\ mem[w][s].live /\ mem[w][s].part = part
+Holds(w, s, part) == mem[w][s] # None /\ Mine(s, mem[w][s]) /\ mem[w][s].part = part
 
 (* Part 1: compute the step from committed state, and write its outputs.     *)
 (* Part 2: the changed rows and the marker. They are apart only where the    *)
@@ -377,7 +397,7 @@ Next ==
     \/ Trigger \/ Rewind \/ Truncate \/ Jump \/ Trim
     \/ \E p \in Parts, u \in Units : Beat(p, u, 1)
     \/ \E s \in Shards : Arrive(s)
-    \/ \E w \in Workers : Crash(w) \/ \E s \in Shards : Work(w, s) \/ Close(w, s)
+    \/ \E w \in Workers : Crash(w) \/ Half(w) \/ \E s \in Shards : Work(w, s) \/ Close(w, s)
 
 Spec == Init /\ [][Next]_vars
 FairSpec == Spec /\ WF_vars(Trigger) /\ \A w \in Workers, s \in Shards : WF_vars(Work(w, s))

@@ -45,7 +45,10 @@ Follow ==
          [] what = "state" ->  \* as it was restored; of another owner by now it is nothing
               /\ mem[w][s] # None => mem[w][s].st.closed = n /\ mem[w][s].st.out = count
               /\ On /\ UNCHANGED <<vars, sent, names>>
-         [] what \in {"late", "half"} ->  \* a fence that is no opening: whoever holds the shard keeps its state
+         [] what = "half" ->
+              /\ UNCHANGED <<sent, names>>
+              /\ IF mem[w][s] # None THEN Close(w, s) /\ UNCHANGED at ELSE Half(w) /\ On
+         [] what = "late" ->  \* a request to open comes again: whoever holds the shard keeps its state
               On /\ UNCHANGED <<vars, sent, names>>
          [] OTHER ->
               IF sent THEN Commit(w, s) /\ On /\ sent' = FALSE /\ UNCHANGED names

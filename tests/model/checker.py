@@ -103,6 +103,7 @@ CASES = (
     Case("two units", EVERY, persons=2, floor=0),
     Case("two bound shards", ("torn",), owners=1, shards=2, persons=2, floor=0),
     Case("two by two", ("torn",), 1, 2, 1, 2, 1, 2, floor=0),
+    Case("second producers", ("half", "rewind", "torn"), records=1, floor=0),
     Case("everything is released", ("torn", "late", "trim"), records=1, live=True),
 )
 WHOLE = Case("all at once", ("rewind", *EVERY), triggers=3)
@@ -117,6 +118,7 @@ MISTAKES = (
     Case("same epoch", ("late", "close"), mistake="epoch", broken="Once"),
     Case("release before its charge", (), 1, 1, 0, mistake="unpaid", broken="Paid"),
     Case("one nonce for ever", ("rewind",), 2, 1, 0, mistake="nonce", broken="OneNoise"),
+    Case("state read too soon", ("half", "rewind"), 1, 1, 0, mistake="soon", broken="Once"),
     Case("bound before records meet", (), 1, 2, 0, 2, 1, mistake="apart", broken="Bounded"),
     Case("barrier of one partition", (), 1, 1, 0, 2, 1, mistake="early", broken="Exact"),
     Case("barrier of one shard", (), 1, 1, 0, 0, 1, 2, floor=0, mistake="early", broken="Exact"),
@@ -125,7 +127,7 @@ MISTAKES = (
     Case("shared bound", (), 1, 2, 0, 0, 1, 1, 2, floor=0, mistake="shared", broken="Exact"),
     Case("moved unit", (), 1, 2, 0, 1, 1, 2, floor=0, mistake="moved", broken="Bounded"),
 )
-"""The mistakes of `tests/schedules/bugs.py`, and nine more."""
+"""The mistakes of `tests/schedules/bugs.py`, and ten more."""
 
 
 @dataclass(frozen=True)

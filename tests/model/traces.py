@@ -31,7 +31,7 @@ CONSTANTS
     Each = 2
     Bound = 3
     Crashes = 1000
-    Faults = {"rewind", "close"}
+    Faults = {"rewind", "close", "half"}
     Mistake = ""
     Met <- Every
 """
