@@ -223,7 +223,7 @@ Ahead(w, s) == table[w][s] # None /\ (table[w][s].other => Mistake = "genesis" /
 (* having noticed at once, unless that is the mistake.                       *)
 Open(w, s) ==
     /\ w \notin halted /\ mem[w][s] = None
-    /\ LET others == {v \in Workers : mem[v][s] # None /\ mem[v][s].live} IN
+    /\ LET others == {v \in Workers : mem[v][s] # None /\ (mem[v][s].live \/ Mistake = "stale")} IN
        IF others = {} THEN UNCHANGED crashes ELSE \E v \in others : Spend(v)
     /\ log' = [log EXCEPT ![s] = Done(@)]
     /\ queue' = [r \in Readers |-> SelectSeq(queue[r], LAMBDA one : one[1] = s => one[2] <= Len(log'[s]))]
