@@ -218,6 +218,10 @@ class ClockLog:
         """Return the place of a pipeline's last trigger, -1 if it was not read, and its ordinal."""
         return self._called.get(pipeline, -1), self._at_end[pipeline].ordinal
 
+    def first(self, pipeline: str) -> int | None:
+        """The first window that a pipeline serves; None before it has started."""
+        return self._at_end[pipeline].first
+
     def scheduled(self, pipeline: Pipeline, until: int) -> int | None:
         """Look up when the next trigger of a pipeline is scheduled, microseconds since 1970.
 

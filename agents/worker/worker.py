@@ -16,7 +16,6 @@ from aiokafka.structs import TopicPartition as TP
 from ...errors import EngineError
 from ...topics.records import Marker
 from ..clock.log import ClockLog
-from ..clock.loss.found import check_kept
 from ..clock.wall_time import Settling
 from ..kafka import transport
 from ..kafka.cluster import Cluster
@@ -37,6 +36,7 @@ from .leaving import Leaver, come_back, hand_over, stop_app
 from .lines.redaction import told, traced, where
 from .log_follower import Hearers, LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
+from .opening import check_opening
 from .owned_clock import OwnedClock
 from .setup import WorkerSetup
 from .shards.maker import ShardMaker
@@ -288,19 +288,9 @@ class Worker:
             await self._consumer.seek_to(tp, position)
 
     async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Check that the logs are of this history, and read the beats from the marker's place on.
-
-        Raises:
-            RewoundError: a log ends before the position in the marker, or differs from what was
-            read.
-            EngineError: raw records from there on were deleted.
-        """
-        await self._follower.check({tp: marker.applied, self._clock.tp: marker.clock})
-        stage = self._topology.of(*tp)
-        if stage.pipeline is None:
-            await check_kept(self.setup.config.kafka, tp, marker.applied)
-            pipelines = [p.name for p in stage.source.pipelines]
-            await self._follower.reach_back(marker.clock, pipelines, (tp.topic, tp.partition))
+        """Check that the logs are of the history of a shard: see `check_opening`."""
+        stage, kafka = self._topology.of(*tp), self.setup.config.kafka
+        await check_opening(kafka, self._follower, stage, tp, self._clock.tp, marker)
 
     def _have_read(self) -> bool:
         """Whether each shard of a raw topic has applied some records that the clock log covers."""

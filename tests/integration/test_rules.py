@@ -185,6 +185,15 @@ def test_a_release_waits_for_the_barriers_of_all_upstream_partitions():
     assert {position for position, _ in outs} == {3}  # at exactly that position of the log
 
 
+def test_a_shard_keeps_the_time_of_the_last_release_that_it_has_published():
+    p = PUBLIC.pipelines[0]
+    outs = aggregate(PUBLIC, [barrier(p, number, 0) for number in (1, 2)], upstreams=1)
+    told = [(step.marker.closed.get("p", 0), step.marker.released) for _, step in outs]
+    times = [0, *(trigger(p, number, (0, 0)).scheduled // 1000 for number in (1, 2))]
+    assert {closed for closed, _ in told} == {0, 1, 2}
+    assert all(released == times[closed] for closed, released in told)
+
+
 def test_a_repartitioned_stage_passes_a_barrier_on_once_all_upstreams_have_sent_it():
     p = PUBLIC.pipelines[0]
     stage, store, marker = BoundStage(p, 0, NAMES, 2, CLOCK, {}), MemoryStore(), Marker("abcdef", 0)

@@ -21,7 +21,7 @@ from hushstream.agents.registry.asking import Asking
 from hushstream.agents.stages import step
 from hushstream.agents.stages.aggregate.computation import Computation
 from hushstream.agents.stages.view import stage as view
-from hushstream.agents.worker import admission, forgetting, tasks
+from hushstream.agents.worker import admission, forgetting, opening, tasks
 from hushstream.agents.worker.setup import WorkerSetup
 from hushstream.agents.worker.shards import shard, transaction
 from hushstream.agents.worker.shards.shard import Shard
@@ -187,6 +187,15 @@ def uncounted_frames() -> None:
     step.Received.take = lambda self, origin, number: None  # type: ignore[method-assign]
 
 
+def unread_releases() -> None:
+    """A shard does not look at what it has published: without its state it publishes that again."""
+
+    async def check_released(*_: Any) -> None:
+        return
+
+    opening.check_released = check_released
+
+
 BUGS: dict[str, Callable[[], None]] = {
     "cancelled clock": cancelled_clock,
     "stale idle shard": stale_idle_shard,
@@ -223,12 +232,14 @@ def changed_number() -> None:
 OF_RECIPES: dict[str, Callable[[], None]] = {
     "unread end": unread_end,
     "uncounted frames": uncounted_frames,
+    "unread releases": unread_releases,
 }
 """Mistakes that need faults of guided schedules; `RECIPES` has a schedule for each."""
 RECIPES = {
     "unread end": """{"seed": 5000036,
         "faults": [["forget", 1, 8.0, 0.0], ["behind", 2, 5.0, 1.0]]}""",
-    "uncounted frames": """{"seed": 34, "faults": [["truncated", 0, 7.8, 0.4745]]}""",
+    "uncounted frames": """{"seed": 34, "faults": [["truncated", 0, 7.8, 0.45]]}""",
+    "unread releases": """{"seed": 41, "faults": [["truncated", 0, 7.41, 0.56]]}""",
 }
 
 OF_RELEASES: dict[str, Callable[[], None]] = {"changed number": changed_number}

@@ -8,7 +8,7 @@ a request without an answer once more and continues, unless `send_once` was call
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from aiokafka.errors import (
     OffsetOutOfRangeError,
     ProducerFenced,
 )
-from aiokafka.structs import TopicPartition
+from aiokafka.structs import OffsetAndTimestamp, TopicPartition
 
 from . import world
 from .broker import Broker
@@ -247,6 +247,17 @@ class SimConsumer:
     async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
         """First offsets."""
         return await self._asked(partitions, lambda log: log.start)
+
+    async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[Any, Any]:
+        """Offsets of the first records at or after these times, in milliseconds."""
+        found = await self._asked(list(times), lambda log: log.end)
+        for tp, end in found.items():
+            held = self._broker.logs[tp.topic, tp.partition]
+            later = (one for one in held.records[held.start : end]
+                     if one is not None and one.timestamp >= times[tp])  # fmt: skip
+            first = next(later, None)
+            found[tp] = first and OffsetAndTimestamp(first.offset, first.timestamp)
+        return found
 
     async def _asked(
         self, partitions: Sequence[TopicPartition], what: Callable[[Any], int]

@@ -26,8 +26,8 @@ from .world import World
 
 SNAPSHOTS = 15  # snapshots of the last three seconds before a copy is ahead of its cluster
 FURTHER = 10**14  # apart from all seeds of schedules and of draws
-COUNTED = re.compile(r".*\.((ingest|bound)\..*-changelog|units|cells)")
-"""Logs of which the numbers of frames show that one alone has lost its end."""
+OF_SHARDS = re.compile(r".*\.((ingest|bound|aggregate)\..*-changelog|units|cells)")
+"""Logs of which other logs show that one alone has lost its end."""
 
 
 class Faults:
@@ -395,10 +395,11 @@ class Faults:
         (history, then), logs = kept[0], self._world.broker.logs
         if history != self._history:
             return
-        ours = [place for place in sorted(then) if COUNTED.fullmatch(place[0])]
+        ours = [place for place in sorted(then) if OF_SHARDS.fullmatch(place[0])]
         shorter = [place for place in ours if then[place].stable < logs[place].end]
         if shorter:
             self.rewound = self.truncated_log = True
+            self._history += 1
             place = shorter[number % len(shorter)]
             self._world.broker.old = {}  # nor does a former leader have more
             truncate(logs[place], then[place].stable)

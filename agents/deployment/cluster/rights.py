@@ -78,7 +78,7 @@ def _worker(deployment: Deployment, names: Names) -> list[Right]:
         Right("topic", names.ledger, False, ("READ", "WRITE", "DESCRIBE_CONFIGS"), "charges"),
         Right("topic", OWNERS, False, ("READ",), "who writes which topic"),
         *_each(_public(deployment), ("WRITE", "DESCRIBE_CONFIGS"), "releases"),
-        *_each(sorted({v.source.release_topic for v in deployment.views}), ("READ",), "for views"),
+        *_each(sorted({p.release_topic for p in deployment.pipelines}), ("READ",), "what is out"),
         *_each(_aside(deployment), ("WRITE",), "records set aside"),
         Right(
             "topic", f"{names.base}.", True, ("READ", "WRITE", "DESCRIBE_CONFIGS"), "internal ones"

@@ -174,12 +174,14 @@ class AggregateStage:
         closed = marker.closed.get(self._pipeline.name, 0)
         return trigger if min(self._upstream) > closed else None
 
-    def _marker(self, marker: Marker, closed: int | None = None) -> Marker:
-        name = self._pipeline.name
-        done = marker.closed.get(name, 0) if closed is None else closed
+    def _marker(self, marker: Marker, done: Trigger | None = None) -> Marker:
+        name, released = self._pipeline.name, marker.released
+        closed = marker.closed.get(name, 0)
+        if done is not None:
+            closed, released = done.ordinal, max(released, done.scheduled // 1000)
         return Marker(
-            marker.genesis, self.position, 0, {name: list(self._upstream)}, {name: done},
-            received=self._received.last,
+            marker.genesis, self.position, 0, {name: list(self._upstream)}, {name: closed},
+            received=self._received.last, released=released,
         )  # fmt: skip
 
     def _spill(self, marker: Marker) -> Step:
@@ -267,7 +269,7 @@ class AggregateStage:
         if self._pipeline.traits.feedback:
             topic = self._names.selected(self._pipeline.name)
             step.out.append(finished(topic, trigger, self._partition))
-        step.marker = self._marker(marker, trigger.ordinal)
+        step.marker = self._marker(marker, trigger)
         step.counts[self._pipeline.name, "manifests"] += 1
         if trigger.final and self._partition == 0:  # one shard reports for the window
             step.tells.append(self._over(trigger))

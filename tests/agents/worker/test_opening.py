@@ -1,0 +1,100 @@
+"""A shard does not open if its own release is out and its changelog does not have it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.stages.aggregate.release_records import Writer
+from hushstream.agents.stages.step import Out
+from hushstream.agents.stages.topology import AGGREGATE, StageSpec, Topology
+from hushstream.agents.worker.opening import check_released
+from hushstream.deploy.broker import Broker
+from hushstream.errors import RewoundError
+from hushstream.topics.config.model import Kafka
+from hushstream.topics.records import Marker
+from msgspec import structs
+
+from ...support import NAMES, deployment, start, trigger
+
+SHARDS = 3
+
+
+class World:
+    """A clock log with two triggers, and `made` a release topic of two partitions on the broker."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        made = deployment(cells=SHARDS).each(
+            lambda p: replace(p, release_topic=topic, release_partitions=2)
+        )
+        (self.p,) = made.pipelines
+        self._kafka = Kafka(bootstrap=broker.bootstrap)
+        (stage,) = [one for one in Topology(made, NAMES).specs if one.stage == AGGREGATE]
+        self._stage: StageSpec = stage
+        self.clock = ClockLog({"p": 4}, enumerate([start(self.p), *self.triggers]))
+        self._producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+    def made(self) -> World:
+        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap})
+        (topic,) = admin.create_topics([NewTopic(self.p.release_topic, 2, 1)]).values()
+        topic.result()
+        return self
+
+    @property
+    def triggers(self) -> list[Any]:
+        return [trigger(self.p, n, [n]) for n in (1, 2)]
+
+    def marker(self, closed: int) -> Marker:
+        """The marker of a shard that has published so many triggers."""
+        if not closed:
+            return Marker("g", 0)
+        millis = self.triggers[closed - 1].scheduled // 1000
+        return Marker("g", 5, closed={"p": closed}, released=millis)
+
+    def put(self, out: Out) -> None:
+        self._producer.produce(
+            out.topic, out.value, out.key, out.partition, timestamp=out.timestamp,
+            headers=list(out.headers),
+        )  # fmt: skip
+        assert self._producer.flush(10) == 0
+
+    def manifest(self, shard: int, ordinal: int) -> Out:
+        return Writer(self.p, self.triggers[ordinal - 1], shard).kept_manifest(b"{}")
+
+    def check(self, marker: Marker, shard: int = 2) -> None:
+        asyncio.run(check_released(self._kafka, self.clock, self._stage, shard, marker))
+
+
+def test_a_release_that_the_changelog_lacks_is_found(
+    broker: Broker, unique: Callable[[str], str]
+) -> None:
+    world = World(broker, unique("released")).made()
+    world.put(world.manifest(2, 1))
+    for shard, ordinal in ((0, 2), (1, 2)):  # others may be ahead, also in the same partition
+        world.put(world.manifest(shard, ordinal))
+    foreign = world.manifest(2, 2)
+    world.put(foreign._replace(key=b"q" + (foreign.key or b"")[1:]))
+    world.put(foreign._replace(headers=(("hush-row", b""),)))  # a key may read like a manifest's
+    world.check(world.marker(1))
+    with pytest.raises(RewoundError, match="shard 2 of pipeline 'p' has published a release"):
+        world.check(world.marker(0))  # not even the first is in the changelog
+    world.put(foreign)
+    world.check(world.marker(2))
+    with pytest.raises(RewoundError, match="that its changelog lacks"):
+        world.check(world.marker(1))
+    world.check(structs.replace(world.marker(1), released=0))  # of an earlier version
+    world.clock = ClockLog({"p": 4}, enumerate([start(world.p), world.triggers[0]]))
+    world.check(world.marker(1))  # the clock has not fired it, so that log is older: not here
+
+
+def test_nothing_is_asked_where_no_further_trigger_was_fired(broker: Broker) -> None:
+    world = World(broker, "no-such-topic")
+    world.check(world.marker(2))
+    world.clock = ClockLog({"p": 4})
+    world.check(world.marker(0))
