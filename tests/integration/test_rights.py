@@ -257,7 +257,7 @@ DENIED = [
     (("auditor", "worker"), "WRITE", "topic 'shop.ledger.v1'", "worker"),
     (("auditor", "trigger", "--at", "2019-03-03"), "WRITE", "topic 'shop.GENESIS.requests'",
      "administrator"),
-    (("worker", "replay"), "READ", OUT, "auditor"),
+    (("worker", "replay"), "READ", "topic 'hush.pages.dlq'", "auditor"),
     (("worker-more", "topics"), "DESCRIBE", "topic 'hush.more.", "administrator"),
     (("administrator", "releases", "pages"), "READ", OUT, "reader"),
     (("administrator", "worker"), "DESCRIBE_CONFIGS", RAW, "worker"),

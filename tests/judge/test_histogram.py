@@ -12,9 +12,7 @@ from hushstream.topics.config.load import loads
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from .histogram import Release
 from .outcomes import verdict
-from .published import objections
 from .worlds import HORIZONS, INPUT, PIPELINE, SHARED, sharing, world
 
 HERE = Path(__file__).parent
@@ -248,11 +246,6 @@ HOPS = (
 
 
 @pytest.mark.thorough
-def test_nothing_is_missing_while_no_shard_has_published() -> None:
-    due = Release({"index": 1}, "2019-03-01T00:00:00Z", {b"a": {}}, {}, None)
-    assert objections([due], []) == []
-
-
 def test_a_week_that_hops_by_the_hour_is_released_as_the_judge_says():
     text = INPUT.format(units=2, cells=2, partitioner="none", unit='"user"') + PIPELINE.format(
         name="p", key='["page"]', window=HOPS.replace("2d", "7d").replace("12h", "1h"),

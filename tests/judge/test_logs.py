@@ -61,6 +61,11 @@ TAMPERED: list[tuple[str, Callable[[list[Published]], list[Published]]]] = [
 ]  # fmt: skip
 
 
+def test_nothing_is_missing_while_no_shard_has_published():
+    due = Release({"index": 1}, "2019-03-01T00:00:00Z", {b"a": {}}, {}, None)
+    assert objections([due], []) == []
+
+
 def test_what_was_published_is_what_it_must_be():
     releases, published = released()
     assert objections(releases, published) == []
