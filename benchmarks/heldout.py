@@ -2,9 +2,9 @@
 
 Sets come in groups that were fixed before any constant: constants are chosen on "tuned", and
 figures are for "unseen", which is looked at only when a constant is final ("held" is for
-`research/heldout.py`; value streams also have "sealed", for constants chosen after a look at
-"unseen"; ToPL also has "filled", laws near B to tune on). All sets are columns of `examples/data`
-and laws with different parameters and seeds.
+`research/heldout.py`; value streams and histograms also have "sealed", for constants chosen after a
+look at others; ToPL also has "filled", laws near B to tune on). All sets are columns of
+`examples/data` and laws with different parameters and seeds.
 
 * ``tops_median``, ``tops_worst``: squared error of random ranges over that of the rules of Wang et
   al. (CCS 2021) on the same warm-up (`_heldout_values`).
@@ -14,7 +14,8 @@ and laws with different parameters and seeds.
   holds the share of values at or above theta (`_heldout_topl`).
 * ``pak_median``, ``pak_worst``: error of running totals over that with the best threshold
   (`_heldout_pak`).
-* ``histogram_over_oracle``: l1 error over that of the best bound (`_heldout_histogram`, "held").
+* ``histogram_over_oracle``: l1 error over that of the best bound (`_heldout_histogram`, "held" for
+  "unseen").
 * ``phdstream_coverage_by_records``: share of records in leaves whose 95 % interval holds the exact
   count, the least of any set (`intervals`, ``CHECKED_ON``).
 
@@ -68,7 +69,7 @@ def pak_figures(half: str, quick: bool, tell: Tell) -> Found:
 
 def histogram_figures(half: str, quick: bool, tell: Tell) -> Found:
     """The default bound over the best one."""
-    group = "tuned" if half == "tuned" else "held"
+    group = half if half in histogram.HALVES else "held"
     rows = histogram.measure(group, quick, tell)
     return rows, {"histogram_over_oracle": histogram.totals(rows)["histogram_over_oracle"]}
 

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 try:
+    import _heldout_histogram as histogram
     import _heldout_pak as pak
     import _heldout_streams as sets
     import _heldout_topl as topl
@@ -51,3 +52,21 @@ def test_figures_have_the_names_that_are_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(intervals, "snapshots", lambda *given: shares)
     _, found = heldout.coverage_figures("unseen", True, str)
     assert found == {"phdstream_coverage_by_records": 0.75}
+
+
+@pytest.mark.parametrize(
+    ("half", "group"),
+    [("unseen", "held"), ("held", "held"), ("tuned", "tuned"), ("sealed", "sealed")],
+)
+def test_a_histogram_is_judged_on_the_group_that_was_asked_for(
+    half: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def measure(of: str, quick: bool, tell: heldout.Tell) -> list[heldout.Row]:
+        asked.append(of)
+        return [{"best": 2.0, "default": 3.0}]
+
+    monkeypatch.setattr(histogram, "measure", measure)
+    _, found = heldout.histogram_figures(half, True, str)
+    assert asked == [group] and found == {"histogram_over_oracle": 1.5}
