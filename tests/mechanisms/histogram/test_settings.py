@@ -11,12 +11,17 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms import accounting
 from hushstream.mechanisms.contract import Setting
+from hushstream.mechanisms.factorization.prefix_noise import STEPS
+from hushstream.mechanisms.histogram.mechanism import Histogram
 from hushstream.mechanisms.histogram.settings import HistogramParameters
 from hushstream.mechanisms.histogram.tumbling import build
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from .bench import DELTA, EPSILON
 
@@ -73,3 +78,25 @@ def test_contradictory_settings_are_refused(
     base = Setting(EPSILON, DELTA, 6)
     with pytest.raises(ParameterError):
         build(HistogramParameters(**parameters), replace(base, **setting))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("6", "1e-9"), ("1", "1e-6"), ("0.2", "1e-5")])
+@pytest.mark.parametrize("budget", [None, 1.0, 50.0])
+def test_one_trigger_costs_no_more_noise_than_a_single_gaussian_release(
+    epsilon: str, delta: str, budget: float | None
+) -> None:
+    made = build(HistogramParameters(budget=budget), Setting(Fraction(epsilon), Fraction(delta), 1))
+    assert isinstance(made, Histogram)
+    half, bound = float(delta) / 2, made.bound.sensitivity2() / made.bound.weights[0]
+    mu = brentq(lambda one: _delta(float(epsilon), one) - half, 1e-3, 20)
+    (variance,) = made.quantities[0].lanes[0].variance_at(1, np.zeros(1, np.int64))
+    assert 0.999 < float(variance) ** 0.5 / (bound**0.5 / mu) < 1.002
+    most = range(1, made.bound.most_per_key() + 1)
+    bar = max(m + bound**0.5 / mu * norm.isf(half * m * m / bound) for m in most)
+    assert bar * 0.999 < made.threshold[0] / STEPS < bar * 1.005
+
+
+def _delta(epsilon: float, mu: float) -> float:
+    """The δ of a Gaussian release with sensitivity mu and deviation 1 (Balle and Wang, 2018)."""
+    below = norm.logcdf(-epsilon / mu - mu / 2) + epsilon
+    return float(norm.cdf(mu / 2 - epsilon / mu) - np.exp(below))
