@@ -20,12 +20,19 @@ if TYPE_CHECKING:
 
 
 async def check_opening(
-    kafka: Kafka, follower: LogFollower, stage: StageSpec, tp: TP, clock: TP, marker: Marker
+    kafka: Kafka,
+    follower: LogFollower,
+    stage: StageSpec,
+    tp: TP,
+    clock: TP,
+    marker: Marker,
+    end: int,
 ) -> None:
     """Check that the logs are of this history, and read the beats from the marker's place on.
 
     Args:
         clock: partition of the clock log.
+        end: end of the changelog as read; the marker is the last one before it.
 
     Raises:
         RewoundError: a log ends before the position in the marker, or differs from what was read,
@@ -38,41 +45,53 @@ async def check_opening(
         pipelines = [p.name for p in stage.source.pipelines]
         await follower.reach_back(marker.clock, pipelines, (tp.topic, tp.partition))
     elif stage.stage == AGGREGATE:
-        await check_released(kafka, follower.clock, stage, tp.partition - stage.first, marker)
+        shard = tp.partition - stage.first
+        if await has_released(kafka, follower.clock, stage, shard, marker):
+            await _check_end(kafka, TP(stage.changelog, tp.partition), end)
 
 
-async def check_released(
+async def has_released(
     kafka: Kafka, clock: ClockLog, stage: StageSpec, shard: int, marker: Marker
-) -> None:
-    """Check that a shard has published no release after the one in its marker.
+) -> bool:
+    """Whether a shard has published a release after the one in its marker.
 
     If a changelog alone loses its end, and no table is left, only the release topic shows that the
     shard would release a trigger for the second time.
-
-    Raises:
-        RewoundError: a later manifest of the shard is there.
     """
     pipeline = stage.pipeline
     assert pipeline is not None
     _, fired = clock.called(pipeline.name)
     closed, first = marker.closed.get(pipeline.name, 0), clock.first(pipeline.name)
     if fired <= closed or first is None or (closed and not marker.released):
-        return  # nothing was due, or an earlier version has written the marker
+        return False  # nothing was due, or an earlier version has written the marker
     since = marker.released + 1 if closed else pipeline.windows.opens(first) // 1000
     place = TP(pipeline.release_topic, shard % pipeline.release_partitions)
     async with reader(kafka) as client:
         begin = (await client.offsets_for_times({place: since}))[place]
         if begin is None:
-            return
+            return False
         end = (await client.end_offsets([place]))[place]
         client.assign([place])
         async for records, _ in read_span(client, place, begin.offset, end):
             later = (one for one in records if one.timestamp >= since)
             if any(_ends_release(one, pipeline.name, shard) for one in later):
-                raise RewoundError(
-                    f"shard {shard} of pipeline {pipeline.name!r} has published a release that its "
-                    "changelog lacks"
-                )
+                return True
+    return False
+
+
+async def _check_end(kafka: Kafka, changelog: TP, end: int) -> None:
+    """Check that another owner has written to a changelog since it was read: it has published.
+
+    That owner has fenced this one, whose first step will be refused. A publication writes to the
+    changelog before it can be read.
+
+    Raises:
+        RewoundError: nobody has, so the changelog lacks what was published.
+    """
+    async with reader(kafka, committed=False) as client:
+        if (await client.end_offsets([changelog]))[changelog] <= end:
+            name = f"{changelog.topic}-{changelog.partition}"
+            raise RewoundError(f"{name} lacks a release that its shard has published")
 
 
 def _ends_release(record: Any, pipeline: str, shard: int) -> bool:

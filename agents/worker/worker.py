@@ -287,10 +287,10 @@ class Worker:
         if tp in self._consumer.assignment():
             await self._consumer.seek_to(tp, position)
 
-    async def before_open(self, tp: TP, marker: Marker) -> None:
+    async def before_open(self, tp: TP, marker: Marker, end: int) -> None:
         """Check that the logs are of the history of a shard: see `check_opening`."""
         stage, kafka = self._topology.of(*tp), self.setup.config.kafka
-        await check_opening(kafka, self._follower, stage, tp, self._clock.tp, marker)
+        await check_opening(kafka, self._follower, stage, tp, self._clock.tp, marker, end)
 
     def _have_read(self) -> bool:
         """Whether each shard of a raw topic has applied some records that the clock log covers."""

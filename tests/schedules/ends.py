@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 REFUSAL = "RewoundError: "
+TRIMMED = "were deleted before they were used"
+"""In a refusal: raw records that a lost state had applied were deleted, as they may be."""
 OLDER = ("does not hold the position", "was never charged by this ledger", "are not declared: run",
          "is not in the ledger yet", "hush topics --grow", "as the ledger sealed it",
-         "were deleted before they were used", "was made or made anew")  # fmt: skip
+         TRIMMED, "was made or made anew")  # fmt: skip
 """In refusals of a worker that asks former leaders about some partitions and not others."""
 FORGOTTEN = "was forgotten"
 """In a refusal: the cluster was set back, and an epoch's key is gone."""

@@ -13,7 +13,18 @@ from hushstream.topics.records import decode_marker
 
 from .deployments import OUTAGE, PATIENCE
 from .draws import OF_BROKERS, Draws
-from .ends import AWAY, CLOCKS, FORGOTTEN, GONE, OLDER, REFUSAL, REGISTRY, UNASSIGNED, UNSTOPPED
+from .ends import (
+    AWAY,
+    CLOCKS,
+    FORGOTTEN,
+    GONE,
+    OLDER,
+    REFUSAL,
+    REGISTRY,
+    TRIMMED,
+    UNASSIGNED,
+    UNSTOPPED,
+)
 from .isolation import Isolation
 from .keys import lose as lose_keys
 from .machine import Machine
@@ -112,6 +123,8 @@ class Faults:
         if self._operator is not None and self._operator.warrants(text):
             return True
         if self.rewound and (FORGOTTEN in text or GONE in text):
+            return True
+        if self.truncated_log and TRIMMED in text:
             return True
         if self._isolation.was_behind(name) and "Error: " in text:
             return text.startswith(REFUSAL) or any(one in text for one in OLDER)

@@ -29,7 +29,7 @@ from .deployments import (
     template,
 )
 from .draws import OPERATED
-from .ends import FORGOTTEN, GONE, LATE, REFUSAL, UNCOUNTED
+from .ends import FORGOTTEN, GONE, LATE, REFUSAL, TRIMMED, UNCOUNTED
 from .faults import Faults
 from .group import Group
 from .log import START
@@ -200,7 +200,8 @@ class Schedule:
             return False
         texts = [text for _, _, text in self.outcome.exits if text.startswith(REFUSAL)]
         texts += [t for _, _, t in self.outcome.exits if FORGOTTEN in t or GONE in t]
-        if self.faults.truncated_log and any(UNCOUNTED in text for text in texts):
+        ends = [text for _, _, text in self.outcome.exits]
+        if self.faults.truncated_log and any(UNCOUNTED in t or TRIMMED in t for t in ends):
             return True
         return any(not any(late in text for late in LATE) for text in texts)
 

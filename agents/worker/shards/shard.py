@@ -141,7 +141,7 @@ class Shard:
         self.seals = [] if self._shared.copies is None else list(marker.seals)
         # Skip records whose loss was accepted; the next step commits the place.
         self.marker = replace(marker, applied=max(marker.applied, self._spec.resume))
-        await self._host.before_open(self.tp, self.marker)
+        await self._host.before_open(self.tp, self.marker, self._state.end)
         self._stage.open(self._state.table, self.marker)
         self._backlog.restart(max(self._stage.position, 0))  # a view may want earlier records again
 

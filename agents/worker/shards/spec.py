@@ -25,8 +25,8 @@ class Host(Protocol):
     async def seek(self, tp: TP, position: int) -> None:
         """Fetch the input of a shard from another offset on."""
 
-    async def before_open(self, tp: TP, marker: Marker) -> None:
-        """Prepare the opening of a shard with the committed marker ``marker``."""
+    async def before_open(self, tp: TP, marker: Marker, end: int) -> None:
+        """Prepare the opening of a shard with the last marker before ``end`` of its changelog."""
 
     def fail(self, error: BaseException) -> None:
         """Stop the worker."""

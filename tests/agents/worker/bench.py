@@ -109,7 +109,7 @@ class Bench:
     async def seek(self, tp: TP, position: int) -> None:
         self.seeks.append(position)
 
-    async def before_open(self, tp: TP, marker: Marker) -> None:
+    async def before_open(self, tp: TP, marker: Marker, end: int) -> None:
         """Prepare nothing."""
 
     def fail(self, error: BaseException) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.agents.stages.step import Out
 from hushstream.agents.stages.topology import AGGREGATE, StageSpec, Topology
-from hushstream.agents.worker.opening import check_released
+from hushstream.agents.worker.opening import check_opening
 from hushstream.deploy.broker import Broker
 from hushstream.errors import RewoundError
 from hushstream.topics.config.model import Kafka
@@ -36,14 +38,18 @@ class World:
         (self.p,) = made.pipelines
         self._kafka = Kafka(bootstrap=broker.bootstrap)
         (stage,) = [one for one in Topology(made, NAMES).specs if one.stage == AGGREGATE]
-        self._stage: StageSpec = stage
+        self.changelog = f"{topic}-changelog"
+        self._stage: StageSpec = replace(stage, changelog=self.changelog)
         self.clock = ClockLog({"p": 4}, enumerate([start(self.p), *self.triggers]))
         self._producer = Producer({"bootstrap.servers": broker.bootstrap})
 
     def made(self) -> World:
         admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap})
-        (topic,) = admin.create_topics([NewTopic(self.p.release_topic, 2, 1)]).values()
-        topic.result()
+        wanted = ((self.p.release_topic, 2), (self.changelog, SHARDS))
+        for topic in admin.create_topics(
+            [NewTopic(name, many, 1) for name, many in wanted]
+        ).values():
+            topic.result()
         return self
 
     @property
@@ -67,8 +73,15 @@ class World:
     def manifest(self, shard: int, ordinal: int) -> Out:
         return Writer(self.p, self.triggers[ordinal - 1], shard).kept_manifest(b"{}")
 
-    def check(self, marker: Marker, shard: int = 2) -> None:
-        asyncio.run(check_released(self._kafka, self.clock, self._stage, shard, marker))
+    def check(self, marker: Marker, end: int = 0) -> None:
+        """Check the last shard, whose changelog was read up to ``end``."""
+        follower: Any = SimpleNamespace(clock=self.clock, check=_right)
+        tp, clock = TopicPartition("cells", SHARDS - 1), TopicPartition("clock", 0)
+        asyncio.run(check_opening(self._kafka, follower, self._stage, tp, clock, marker, end))
+
+
+async def _right(known: Any) -> None:
+    """Other logs are of one history."""
 
 
 def test_a_release_that_the_changelog_lacks_is_found(
@@ -82,12 +95,16 @@ def test_a_release_that_the_changelog_lacks_is_found(
     world.put(foreign._replace(key=b"q" + (foreign.key or b"")[1:]))
     world.put(foreign._replace(headers=(("hush-row", b""),)))  # a key may read like a manifest's
     world.check(world.marker(1))
-    with pytest.raises(RewoundError, match="shard 2 of pipeline 'p' has published a release"):
+    with pytest.raises(RewoundError, match="-changelog-2 lacks a release that its shard"):
         world.check(world.marker(0))  # not even the first is in the changelog
     world.put(foreign)
     world.check(world.marker(2))
-    with pytest.raises(RewoundError, match="that its changelog lacks"):
+    with pytest.raises(RewoundError, match="lacks a release that its shard has published"):
         world.check(world.marker(1))
+    world.put(Out(world.changelog, 2, b"", b"", 1))
+    world.check(world.marker(1), end=0)  # another owner has written meanwhile, and published
+    with pytest.raises(RewoundError, match="lacks a release that its shard has published"):
+        world.check(world.marker(1), end=1)
     world.check(structs.replace(world.marker(1), released=0))  # of an earlier version
     world.clock = ClockLog({"p": 4}, enumerate([start(world.p), world.triggers[0]]))
     world.check(world.marker(1))  # the clock has not fired it, so that log is older: not here
