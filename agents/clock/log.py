@@ -58,7 +58,7 @@ class ClockLog:
         self._at_end = fold((), horizons)
         self._over = {name: Over() for name in horizons}
         self._snapshots: dict[int, Snapshot] = {}
-        self._called: dict[str, int] = {}
+        self._called: dict[str, tuple[int, Offsets]] = {}
         self._whole = 0  # offset from which on records other than beats are complete
         self._base = 0  # offset from which on beats are complete, too
         self._reached: Offsets = {}
@@ -196,7 +196,7 @@ class ClockLog:
     def _note(self, place: int, record: ClockRecord) -> None:
         advance(self._at_end, record)
         if isinstance(record, Trigger):
-            self._called[record.pipeline] = place
+            self._called[record.pipeline] = place, record.offsets
         if isinstance(record, Beat | Trigger):
             self._reached = self._reached | record.offsets
         name = getattr(record, "pipeline", None)
@@ -216,7 +216,12 @@ class ClockLog:
 
     def called(self, pipeline: str) -> tuple[int, int]:
         """Return the place of a pipeline's last trigger, -1 if it was not read, and its ordinal."""
-        return self._called.get(pipeline, -1), self._at_end[pipeline].ordinal
+        return self._called.get(pipeline, (-1, {}))[0], self._at_end[pipeline].ordinal
+
+    def cut(self, pipeline: str, topic: str, partition: int) -> int:
+        """End of a raw partition by a pipeline's last trigger; 0 if that does not name it."""
+        ends = self._called.get(pipeline, (-1, {}))[1].get(topic, [])
+        return ends[partition] if partition < len(ends) else 0
 
     def first(self, pipeline: str) -> int | None:
         """The first window that a pipeline serves; None before it has started."""

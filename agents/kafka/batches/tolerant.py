@@ -11,7 +11,7 @@ come from `inflated`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecord, DefaultRecordBatch
@@ -20,14 +20,22 @@ from aiokafka.record.util import decode_varint
 
 from ....formats.events.raw import RawChunk
 from ..private.of_aiokafka import opened, read_batches_with
-from .header import CODEC, SIZE, BatchHeader, end_of
+from .header import CODEC, OVERHEAD, SIZE, BatchHeader, end_of
 from .inflated import Allowed, portions
 
+if TYPE_CHECKING:
+    from .scan import Run
+
 _VERSION = 2  # earlier formats have no headers
+_SMALLEST = 26  # bytes of a batch of any format
 
 
 class TolerantBatches:
     """The batches of one fetched partition, as aiokafka iterates over them.
+
+    Where records are read into arrays, adjacent batches that need nothing else come as one: a
+    producer with many partitions writes batches of a record or two, each of which would cost as
+    much as a hundred records.
 
     Attributes:
         reading: limits of the partition, set by the caller that takes records.
@@ -36,7 +44,6 @@ class TolerantBatches:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._begin = 0
-        self._batches = MemoryRecords(data)
         self.reading = Allowed()
 
     def size_in_bytes(self) -> int:
@@ -45,18 +52,54 @@ class TolerantBatches:
 
     def has_next(self) -> bool:
         """Whether there is another whole batch."""
-        return bool(self._batches.has_next())
+        left = len(self._data) - self._begin
+        return left >= OVERHEAD and end_of(self._data, self._begin) <= len(self._data)
 
     def next_batch(self) -> Any:
-        """The next batch, or None."""
-        batch = self._batches.next_batch()
-        if batch is None:
+        """The next batch, or a run of them, or None.
+
+        Raises:
+            CorruptRecordException: it is shorter than any batch.
+        """
+        if not self.has_next():
             return None
-        begin = self._begin
-        self._begin = end_of(self._data, begin)
+        if self.reading.columns and (run := self._run()) is not None:
+            return run
+        begin, self._begin = self._begin, end_of(self._data, self._begin)
+        if self._begin - begin < _SMALLEST:
+            raise CorruptRecordException("a batch that is shorter than its header")
+        data = self._data[begin : self._begin]
+        batch = MemoryRecords(data).next_batch()
         if getattr(batch, "magic", 0) < _VERSION:  # the first formats lack this attribute
             return batch
-        return TolerantBatch(batch, memoryview(self._data)[begin : self._begin], self.reading)
+        return TolerantBatch(batch, memoryview(data), self.reading)
+
+    def _run(self) -> RunBatch | None:
+        from .scan import scan_run
+
+        run = scan_run(self._data, self._begin)
+        if run is None:
+            return None
+        self._begin = run.end
+        return RunBatch(run)
+
+
+class RunBatch:
+    """Adjacent batches in place of one; their checksums have been compared."""
+
+    producer_id = None  # outside any transaction
+    is_control_batch = is_transactional = False
+
+    def __init__(self, run: Run) -> None:
+        self.base_offset, self.next_offset = run.base_offset, run.next_offset
+        self._records = run.records
+
+    def validate_crc(self) -> bool:
+        """True: a run holds no other batches."""
+        return True
+
+    def __iter__(self) -> Iterator[RawChunk]:
+        yield RawChunk(int(self._records.offset[-1]), self._records, self._records.size)
 
 
 class TolerantBatch:

@@ -7,8 +7,9 @@ grow with the number of shards, and frames grow instead. Where rests are long, f
 each fetch names all partitions, and each list that it finds passes through the agents.
 
 How steps are cut changes no release. A release waits for no rest either: a shard does not rest
-while it has not passed on a trigger that the clock has written, and meanwhile no fetch pauses.
-Shortly before a trigger is scheduled, rests end early, so that it finds little work left.
+while it has not passed on a trigger that the clock has written, and meanwhile no fetch pauses. It
+only waits for the last records before the trigger, so that one step takes all of them. Shortly
+before a trigger is scheduled, rests and pauses end early, so that it finds little work left.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ LONGEST = 20.0  # the work that is left when a trigger comes by request grows wi
 # then where that work is passed on to.
 EARLY, LATER = 0.2, 0.1
 PAUSE = 1.0  # seconds between two fetches; where rests are short, it would delay each step
+FETCHES = 5  # in a long rest
 ENOUGH = 1 << 20  # bytes of waiting records that justify a step at once
 
 
@@ -62,8 +64,12 @@ def shortened(seconds: float, ahead: float, early: float) -> float:
 
 
 def paused(seconds: float) -> float:
-    """Seconds between two fetches that find little, where rests last ``seconds``; 0.0: no pause."""
-    return PAUSE if seconds > 3 * PAUSE else 0.0
+    """Seconds between two fetches that find little, where rests last ``seconds``; 0.0: no pause.
+
+    >>> paused(1.0), paused(4.0), paused(20.0)
+    (0.0, 1.0, 4.0)
+    """
+    return max(PAUSE, seconds / FETCHES) if seconds > 3 * PAUSE else 0.0
 
 
 class Marked(Protocol):
@@ -83,6 +89,7 @@ class Rests:
         self._clock = clock
         self._shards = shards
         self._pressing: dict[TP, Callable[[Marker], bool]] = {}
+        self._pipelines: dict[str, Pipeline] = {}
 
     @property
     def seconds(self) -> float:
@@ -94,16 +101,24 @@ class Rests:
         asked = self._pressing
         if any(tp in asked and asked[tp](one.marker) for tp, one in self._shards.items()):
             return 0.0
-        return paused(self.seconds)
+        whole = paused(self.seconds)
+        if whole <= PAUSE:
+            return whole
+        near = whole + EARLY * self.seconds
+        return whole if self._ahead(self._pipelines.values(), near) is None else PAUSE
 
     def length(self, pipelines: Collection[Pipeline], raw: bool) -> float:
         """Compute the seconds of a rest that begins now; arguments as for `add`."""
-        whole, now = self.seconds, int(time.time() * 1e6)
+        whole = self.seconds
         early = whole * (EARLY if raw else LATER)
-        until = now + int(1e6 * (whole + early))
-        found = [self._clock.scheduled(one, until) for one in pipelines]
-        ahead = [(at - now) / 1e6 for at in found if at is not None]
-        return shortened(whole, min(ahead), early) if ahead else whole
+        ahead = self._ahead(pipelines, whole + early)
+        return whole if ahead is None else shortened(whole, ahead, early)
+
+    def _ahead(self, pipelines: Collection[Pipeline], within: float) -> float | None:
+        """Compute the seconds until the next scheduled trigger; None if that is later."""
+        now = int(time.time() * 1e6)
+        found = [self._clock.scheduled(one, now + int(1e6 * within)) for one in pipelines]
+        return min(((at - now) / 1e6 for at in found if at is not None), default=None)
 
     def add(self, tp: TP, pipelines: Collection[Pipeline], raw: bool) -> Rest:
         """Make the rest of one shard; from now on `pause` minds its triggers.
@@ -112,24 +127,35 @@ class Rests:
             pipelines: pipelines whose records it takes.
             raw: whether it reads the clock log itself, rather than barriers of shards that do.
         """
-        called = self._clock.called
+        clock = self._clock
+        self._pipelines |= {one.name: one for one in pipelines}
 
         def pressing(marker: Marker) -> bool:
-            last = [(one.name, *called(one.name)) for one in pipelines]
+            last = [(one.name, *clock.called(one.name)) for one in pipelines]
             if raw:
                 return any(place >= marker.clock for _, place, _ in last)
             return any(ordinal > marker.closed.get(name, 0) for name, _, ordinal in last)
 
+        def ready(marker: Marker, fetched: int) -> bool:
+            if not raw:
+                return pressing(marker)
+            asked = [one.name for one in pipelines if clock.called(one.name)[0] >= marker.clock]
+            return any(fetched >= clock.cut(name, *tp) for name in asked)
+
         self._pressing[tp] = pressing
-        return Rest(partial(self.length, pipelines, raw), pressing)
+        return Rest(partial(self.length, pipelines, raw), ready)
 
 
 class Rest:
-    """The rest of one shard; times are seconds of the event loop."""
+    """The rest of one shard; times are seconds of the event loop.
 
-    def __init__(self, length: Callable[[], float], pressing: Callable[[Marker], bool]) -> None:
+    Args:
+        ready: whether a shard with this marker and this end of its input can pass on a trigger.
+    """
+
+    def __init__(self, length: Callable[[], float], ready: Callable[[Marker, int], bool]) -> None:
         self._length = length
-        self._pressing = pressing
+        self._ready = ready
         self._over: float | None = None  # end of the rest; None: there is none
         self._timer: asyncio.TimerHandle | None = None  # ends a rest
 
@@ -141,21 +167,22 @@ class Rest:
         """
         self._over = None if more else now + self._length()
 
-    def left(self, now: float, marker: Marker, size: int) -> float:
+    def left(self, now: float, marker: Marker, size: int, fetched: int) -> float:
         """Compute how long to wait before the next step; 0.0: take it now.
 
         Args:
             size: bytes of the waiting records.
+            fetched: offset before which they are complete.
         """
         if self._over is None or size >= ENOUGH:
             return 0.0
         left = self._over - now
-        return left if left > 0 and not self._pressing(marker) else 0.0
+        return left if left > 0 and not self._ready(marker, fetched) else 0.0
 
-    def waits(self, marker: Marker, size: int, wake: Callable[[], None]) -> bool:
+    def waits(self, marker: Marker, size: int, fetched: int, wake: Callable[[], None]) -> bool:
         """Whether the next step is not due yet; ``wake`` is called when it is."""
         loop = asyncio.get_running_loop()
-        left = self.left(loop.time(), marker, size)
+        left = self.left(loop.time(), marker, size, fetched)
         if left and self._timer is None:
             self._timer = loop.call_later(left, self._end, wake)
         return left > 0

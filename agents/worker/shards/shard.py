@@ -207,8 +207,9 @@ class Shard:
     def _rests(self) -> bool:
         """Whether the next step is not due yet; the shard is woken when it is."""
         rest, backlog = self._spec.rest, self._backlog
-        due = rest is None or backlog.full or not rest.waits(self.marker, backlog.size, self.wake)
-        return not due
+        if rest is None or backlog.full or backlog.paused:
+            return False
+        return rest.waits(self.marker, backlog.size, backlog.end, self.wake)
 
     def _weight(self) -> int:
         """Approximate bytes of the next step: those of its input, or of the last step."""

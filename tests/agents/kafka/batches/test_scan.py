@@ -10,11 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
+from aiokafka.consumer import fetcher
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
-from aiokafka.record.util import decode_varint
+from aiokafka.record.util import calc_crc32c, decode_varint
 from faust.types import TP
 from hushstream.agents.kafka.backlog import Backlog, Room
+from hushstream.agents.kafka.batches import scan as scanning
 from hushstream.agents.kafka.batches.inflated import Allowed
 from hushstream.agents.kafka.batches.scan import scan
 from hushstream.agents.kafka.batches.tolerant import TolerantBatches, patiently
@@ -150,6 +152,122 @@ def test_a_fetch_is_the_same_records_by_chunks(codec):
     assert [r.offset for r in got] == list(range(240))
     assert [(r.key, r.value) for r in got] == [(r.key, r.value) for r in records.records()]
     assert [r.headers for r in got] == [tuple(r.headers) for r in records.records()]
+
+
+def iterated(data: bytes, columns: bool, aborted: Sequence[tuple[int, int]] = ()) -> Any:
+    """Records as the library's fetcher takes them; the class of an error; the offset after them."""
+    source = TolerantBatches(data)
+    source.reading = Allowed(columns=columns)
+    made = fetcher.PartitionRecords(TP("t", 0), source, list(aborted), 3, None, None, True, 1)
+    made._consumer_record = lambda _, record: record
+    taken, error = Taken(), None
+    try:
+        for one in made:
+            taken.add(one)
+    except CorruptRecordException as found:
+        error = type(found)
+    read = since(taken.records(), 3)  # a chunk may begin before the position
+    told = [RawRecord(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in read]
+    return told, error, made.next_fetch_offset
+
+
+def mixed(random: Random, number: int) -> bytes:
+    """Batches of every kind, mostly plain ones of a record or two, with gaps between offsets."""
+    parts, base = [], 0
+    for _ in range(number):
+        codec = random.choice((0, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+        rows = random.choice((1, 1, 2, 9))
+        made = batch(contents(random, rows), base, codec)
+        kind = random.random()
+        if kind < 0.1:
+            sealed(made, 0x10, producer=7)  # part of a transaction
+        elif kind < 0.15:
+            control = DefaultRecordBatchBuilder(2, 0, True, 7, 0, -1, 1 << 10)
+            control.append(0, 5, b"\0\0\0" + random.choice((b"\0", b"\1")), b"\0\0\0\0\0\0", [])
+            made, rows = bytearray(control.build()), 1
+            made[0:8] = base.to_bytes(8, "big")
+            sealed(made, 0x20)
+        elif kind < 0.2:
+            sealed(made, 0x08)  # the broker's time
+        parts.append(bytes(made))
+        base += rows + random.choice((0, 0, 0, 4))
+    return b"".join(parts)
+
+
+def sealed(data: bytearray, attributes: int, producer: int | None = None) -> None:
+    """Set attributes of a batch, and its checksum."""
+    data[22] |= attributes
+    if producer is not None:
+        data[43:51] = producer.to_bytes(8, "big")
+    data[17:21] = calc_crc32c(memoryview(data)[21:]).to_bytes(4, "big")
+
+
+@pytest.mark.spread(3)
+@pytest.mark.parametrize("seed", range(30))
+def test_a_run_of_batches_is_what_they_are_one_by_one(seed):
+    random = Random(seed)
+    data = mixed(random, 60)
+    aborted = [(7, n) for n in sorted(random.sample(range(150), 3))]
+    found = iterated(data, True, aborted)
+    assert found == iterated(data, False, aborted)
+    assert len(found[0]) > 30 and found[1] is None
+    whole = iterated(data[: -random.randrange(1, 60)], True)  # the last one is cut off
+    assert len(whole[0]) >= 30 and whole[1] is None
+
+
+def test_a_run_goes_on_after_records_that_compaction_has_taken():
+    made = [batch([(5, b"k", b"v", [])], 10 * n) for n in range(4)]
+    for one in made:
+        one[23:27] = (6).to_bytes(4, "big")  # its last record had a later offset
+        sealed(one, 0)
+    found = iterated(b"".join(map(bytes, made)), True)
+    assert found[2] == 37 and found == iterated(b"".join(map(bytes, made)), False)
+
+
+def test_adjacent_batches_are_one_chunk_up_to_a_limit(monkeypatch):
+    data = b"".join(bytes(batch([(5, b"k", b"v" * 40, [])], n)) for n in range(40))
+    assert [len(one) for one in chunks(data)] == [40]
+    monkeypatch.setattr(scanning, "RUN", len(data) // 4)
+    assert [len(one) for one in chunks(data)] == [10] * 4
+    monkeypatch.setattr(scanning, "RUN", 10)  # each is larger
+    assert [len(one) for one in chunks(data)] == [1] * 40
+
+
+def chunks(data: bytes) -> list[RawBatch]:
+    source = TolerantBatches(data)
+    source.reading = Allowed(columns=True)
+    found = list[RawBatch]()
+    while source.has_next():
+        found += [one.records for one in source.next_batch()]
+    return found
+
+
+@pytest.mark.parametrize("at", [0, 1, 5, 9])
+@pytest.mark.parametrize("place", [20, 22, 26, 60, 62, 70, -1])
+def test_a_spoilt_batch_ends_a_run_and_is_refused_alone(at, place):
+    """And the records before it are read."""
+    made = [batch([(5 + n, b"key", b"value", [])], n) for n in range(10)]
+    made[at][place] ^= 0x41
+    found = iterated(b"".join(map(bytes, made)), True)
+    assert found[1] is CorruptRecordException and found[2] == (at or 3)
+    assert [r.offset for r in found[0]] == list(range(3, at))
+
+
+@pytest.mark.parametrize("at", [0, 5])
+def test_a_batch_whose_records_contradict_its_header_ends_a_run(at):
+    made = [batch([(5 + n, b"key", b"value", [])], n) for n in range(10)]
+    made[at][61] += 2  # the length of its record; the checksum is right
+    sealed(made[at], 0)
+    found = iterated(b"".join(map(bytes, made)), True)
+    assert found[1] is CorruptRecordException and [r.offset for r in found[0]] == list(range(3, at))
+
+
+def test_a_batch_that_is_shorter_than_any_is_refused():
+    data = bytearray(batch([(5, b"k", b"v", [])]))
+    for length in (-50, -1, 0, 13):
+        data[8:12] = length.to_bytes(4, "big", signed=True)
+        for columns in (True, False):
+            assert iterated(bytes(data), columns)[1] is CorruptRecordException
 
 
 def test_batches_are_cut_and_joined_and_hold_nothing_else():

@@ -30,8 +30,10 @@ def made(among: int) -> tuple[ClockLog, Rests]:
     return clock, Rests(clock, shards)
 
 
-def left(rest: Rest, now: float, marker: Marker = BEGUN, size: int = 100) -> float:
-    return round(rest.left(now, marker, size), 6)
+def left(
+    rest: Rest, now: float, marker: Marker = BEGUN, size: int = 100, fetched: int = 9
+) -> float:
+    return round(rest.left(now, marker, size, fetched), 6)
 
 
 @pytest.mark.parametrize("among, seconds", [(1, 1.0), (6, 1.0), (12, 1.8), (40, 6.0),
@@ -64,6 +66,24 @@ def test_no_raw_partition_rests_while_a_trigger_is_still_to_be_handled(among: in
     clock.append(2, trigger(P, 1, [9]))
     assert left(rest, 0.1, replace(BEGUN, clock=2)) == 0
     assert left(rest, 0.1, replace(BEGUN, clock=3)) > 0
+
+
+@pytest.mark.parametrize("among", [1, 60])
+def test_a_raw_partition_takes_all_records_before_a_trigger_in_one_step(among: int):
+    """Were it to begin with those that are there, it would take two steps for each trigger."""
+    clock, kept = made(among)
+    rest = kept.add(TP("events", 0), [OTHER, P], raw=True)
+    rest.stepped(0.0, more=False)
+    clock.append(2, start(OTHER))
+    clock.append(3, trigger(P, 1, [9]))
+    at = replace(BEGUN, clock=3)
+    assert left(rest, 0.1, at, fetched=8) > 0 == left(rest, 0.1, at, fetched=9)
+    assert left(rest, 0.1, at, size=rests.ENOUGH, fetched=8) == 0
+    clock.append(4, trigger(OTHER, 1, [7]))
+    assert left(rest, 0.1, at, fetched=6) > 0 == left(rest, 0.1, at, fetched=7)
+    later = kept.add(TP("events", 1), [P], raw=True)  # a partition that the trigger does not name
+    later.stepped(0.0, more=False)
+    assert left(later, 0.1, at, fetched=0) == 0
 
 
 @pytest.mark.parametrize("among", [1, 60])
@@ -121,7 +141,7 @@ def test_no_rest_ends_for_a_pipeline_that_is_triggered_by_request(monkeypatch: p
 
 def test_fetching_pauses_where_shards_rest_long_but_not_while_one_of_them_has_a_trigger_to_handle():
     assert made(1)[1].pause() == made(19)[1].pause() == 0
-    clock, kept = made(60)
+    clock, kept = made(33)
     assert kept.pause() == rests.PAUSE
     shards = kept._shards
     ingest, aggregate = TP("t", 3), TP("t", 4)
@@ -139,6 +159,18 @@ def test_fetching_pauses_where_shards_rest_long_but_not_while_one_of_them_has_a_
     assert kept.pause() == rests.PAUSE
 
 
+def test_fetching_pauses_longer_in_long_rests_unless_a_trigger_is_near(monkeypatch):
+    scheduled = P.windows.times(P.windows.window(start(P).time))[0]
+    _, kept = made(10_000)
+    kept.add(TP("t", 0), [P], raw=True)  # it is triggered by request
+    monkeypatch.setattr(rests.time, "time", lambda: scheduled / 1e6 - 7.9)
+    assert kept.pause() == 4
+    kept.add(TP("t", 1), [BY_SCHEDULE], raw=True)
+    assert kept.pause() == rests.PAUSE
+    monkeypatch.setattr(rests.time, "time", lambda: scheduled / 1e6 - 8.1)
+    assert kept.pause() == 4  # it ends when rests begin to end
+
+
 def test_a_shard_is_woken_when_its_rest_is_over(tmp_path):
     async def run() -> None:
         shard, loop = unopened(tmp_path).shard(), asyncio.get_running_loop()
@@ -154,5 +186,9 @@ def test_a_shard_is_woken_when_its_rest_is_over(tmp_path):
         shard._wake.clear()
         shard.stir()
         assert shard._wake.is_set()
+        rest.stepped(loop.time(), more=False)
+        assert shard._rests()
+        shard._backlog.paused = True  # no more records come before some are taken
+        assert not shard._rests()
 
     asyncio.run(run())
