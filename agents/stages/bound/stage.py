@@ -138,10 +138,9 @@ class BoundStage:
                 if not self._expiry.past(taken.slice.window):
                     held.take(taken)
             elif isinstance(taken, Barrier):
-                self._bound(
-                    reader, held, upstream, closed, step
-                )  # sums are sent before the barrier that ends them
                 last = self._last(taken, upstream, closed)
+                if last or self._sessions is not None:  # sums go before the barrier that ends them
+                    self._bound(reader, held, upstream, closed, step)
                 if last and not self._closed(reader, taken.trigger, step, place > 0):
                     applied, step.more = frame.offset, True
                     break

@@ -30,20 +30,20 @@ from ....support import NAMES, deployment, trigger
 PAGES = Keys.of([b'["p%d"]' % n for n in range(6)])
 
 
-def events(seed: int, batch: int) -> bytes:
+def events(seed: int, batch: int, origin: int = 0) -> bytes:
     random = np.random.default_rng(seed)
     unit = np.zeros((20, 16), np.uint8)
     unit[:, 0], unit[:, 1] = random.integers(0, 9, 20), seed
     value, sign = np.empty((20, 0), np.int64), np.ones(20, np.int8)
     one = EventSlice(0, batch, unit, PAGES, random.integers(0, 6, 20), value, sign)
-    (frame,) = encode_events(0, one)
+    (frame,) = encode_events(origin, one)
     return frame
 
 
-def step(values: list[bytes]) -> list[CellsFrame | Barrier]:
+def step(values: list[bytes], upstreams: int = 1) -> list[CellsFrame | Barrier]:
     """The output of one step."""
     made = deployment(cells=2, mechanism=", adaptive_weight = 0").pipelines[0]
-    bound = stage.BoundStage(made, 0, NAMES, 1, ClockLog({"p": 4}), {})
+    bound = stage.BoundStage(made, 0, NAMES, upstreams, ClockLog({"p": 4}), {})
     reader = MemoryStore()
     bound.open(reader, Marker("g", 0))
     frames = [LogFrame(place, value) for place, value in enumerate(values)]
@@ -73,6 +73,22 @@ def test_small_frames_of_one_step_share_their_sums(monkeypatch):
     monkeypatch.setattr(stage, "TOGETHER", 1)
     apart = step(log)
     assert len(apart) > 100 and sums(apart) == sums(together) and len(sums(apart)) == 12
+
+
+def test_frames_of_all_upstreams_share_their_sums_up_to_the_last_barrier(monkeypatch):
+    """Otherwise a trigger would take frames to every cells partition for each raw partition."""
+    made, raw = deployment().pipelines[0], 40
+    log = list[bytes]()
+    for n in range(raw):
+        barrier = Barrier(n, trigger(made, 1, [600] * raw), np.zeros(0, np.int64))
+        log += [events(n, 1, n), encode_barrier(barrier), events(n + raw, 2, n)]
+    sent = step(log, raw)
+    last = [type(one) for one in sent].index(Barrier)
+    assert [type(one) for one in sent[last:]] == [Barrier] * 2 + [CellsFrame] * 2
+    first = [one for one in sent[:last] if isinstance(one, CellsFrame) and one.batch == 1]
+    assert len(first) == 2 and last < 2 * raw  # batches stay in the order of the log
+    monkeypatch.setattr(stage, "TOGETHER", 1)
+    assert sums(step(log, raw)) == sums(sent)
 
 
 def test_frames_that_are_joined_are_bound_as_one_after_the_other():
