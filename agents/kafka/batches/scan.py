@@ -89,7 +89,7 @@ def scan(data: memoryview) -> RawBatch:
     return RawBatch(buffer, *out)
 
 
-class Run(NamedTuple):
+class Adjacent(NamedTuple):
     """Adjacent batches that are read at once.
 
     ``base_offset`` is of the first record, and ``next_offset`` follows the last batch. ``end`` is
@@ -149,7 +149,7 @@ def _scan_run(
     return len(ends)
 
 
-def scan_run(data: bytes, begin: int) -> Run | None:
+def scan_run(data: bytes, begin: int) -> Adjacent | None:
     """Parse adjacent batches from ``begin`` on, up to about `RUN` bytes.
 
     A run holds uncompressed batches of format 2, outside transactions, whose checksums and records
@@ -170,7 +170,7 @@ def scan_run(data: bytes, begin: int) -> Run | None:
     last = BatchHeader.of(memoryview(data)[int(ends[number - 2]) :])
     records = RawBatch(buffer, *out[:, : rows[:number].sum()])
     first = BatchHeader.of(memoryview(data)[begin:])
-    return Run(records, first.base, last.base + last.last + 1, int(ends[number - 1]))
+    return Adjacent(records, first.base, last.base + last.last + 1, int(ends[number - 1]))
 
 
 def _checked(data: bytes, begin: int, ends: list[int]) -> int:

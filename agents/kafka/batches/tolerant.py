@@ -24,7 +24,7 @@ from .header import CODEC, OVERHEAD, SIZE, BatchHeader, end_of
 from .inflated import Allowed, portions
 
 if TYPE_CHECKING:
-    from .scan import Run
+    from .scan import Adjacent
 
 _VERSION = 2  # earlier formats have no headers
 _SMALLEST = 26  # bytes of a batch of any format
@@ -74,23 +74,23 @@ class TolerantBatches:
             return batch
         return TolerantBatch(batch, memoryview(data), self.reading)
 
-    def _run(self) -> RunBatch | None:
+    def _run(self) -> AdjacentBatches | None:
         from .scan import scan_run
 
         run = scan_run(self._data, self._begin)
         if run is None:
             return None
         self._begin = run.end
-        return RunBatch(run)
+        return AdjacentBatches(run)
 
 
-class RunBatch:
+class AdjacentBatches:
     """Adjacent batches in place of one; their checksums have been compared."""
 
     producer_id = None  # outside any transaction
     is_control_batch = is_transactional = False
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Adjacent) -> None:
         self.base_offset, self.next_offset = run.base_offset, run.next_offset
         self._records = run.records
 

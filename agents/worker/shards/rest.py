@@ -35,8 +35,8 @@ LONGEST = 20.0  # the work that is left when a trigger comes by request grows wi
 # Parts of a rest by which it ends before a trigger is scheduled: first where raw records are taken,
 # then where that work is passed on to.
 EARLY, LATER = 0.2, 0.1
-PAUSE = 1.0  # seconds between two fetches; where rests are short, it would delay each step
-FETCHES = 5  # in a long rest
+FETCHES = 5  # fetches in a rest that find little
+PAUSE = 1.0  # most seconds between two of them shortly before a trigger is scheduled
 ENOUGH = 1 << 20  # bytes of waiting records that justify a step at once
 
 
@@ -64,12 +64,12 @@ def shortened(seconds: float, ahead: float, early: float) -> float:
 
 
 def paused(seconds: float) -> float:
-    """Seconds between two fetches that find little, where rests last ``seconds``; 0.0: no pause.
+    """Seconds between two fetches that find little, where rests last ``seconds``.
 
-    >>> paused(1.0), paused(4.0), paused(20.0)
-    (0.0, 1.0, 4.0)
+    >>> paused(1.0), paused(20.0)
+    (0.2, 4.0)
     """
-    return max(PAUSE, seconds / FETCHES) if seconds > 3 * PAUSE else 0.0
+    return seconds / FETCHES
 
 
 class Marked(Protocol):

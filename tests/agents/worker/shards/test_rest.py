@@ -139,24 +139,29 @@ def test_no_rest_ends_for_a_pipeline_that_is_triggered_by_request(monkeypatch: p
     assert left(rest, 50.0) == 20
 
 
-def test_fetching_pauses_where_shards_rest_long_but_not_while_one_of_them_has_a_trigger_to_handle():
-    assert made(1)[1].pause() == made(19)[1].pause() == 0
-    clock, kept = made(33)
-    assert kept.pause() == rests.PAUSE
+@pytest.mark.parametrize("among, seconds", [(1, 0.2), (20, 0.6), (10_000, 4.0)])
+def test_fetching_pauses_for_a_fifth_of_a_rest(among: int, seconds: float):
+    assert made(among)[1].pause() == pytest.approx(seconds)
+
+
+def test_fetching_pauses_but_not_while_a_shard_has_a_trigger_to_handle():
+    clock, kept = made(20)
+    paused = pytest.approx(0.6)
+    assert kept.pause() == paused
     shards = kept._shards
     ingest, aggregate = TP("t", 3), TP("t", 4)
     kept.add(ingest, [P], raw=True)
     kept.add(aggregate, [P], raw=False)
     shards[ingest].marker = replace(BEGUN, clock=2)
-    assert kept.pause() == rests.PAUSE
+    assert kept.pause() == paused
     clock.append(2, trigger(P, 1, [9]))
     assert kept.pause() == 0
     shards[ingest].marker = replace(BEGUN, clock=3)
     assert kept.pause() == 0  # its barrier is on its way
     shards[aggregate].marker = replace(BEGUN, closed={"p": 1})
-    assert kept.pause() == rests.PAUSE
+    assert kept.pause() == paused
     kept.add(TP("t", 99), [P], raw=True)  # a shard of another process by now
-    assert kept.pause() == rests.PAUSE
+    assert kept.pause() == paused
 
 
 def test_fetching_pauses_longer_in_long_rests_unless_a_trigger_is_near(monkeypatch):
