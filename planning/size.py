@@ -16,10 +16,7 @@ from .costs import Costs
 
 BUSY = 0.7  # share of a core that a steady load may take: the rest is for catching up
 SPREAD = 3  # partitions per process, so that one process more or less still shares them evenly
-# Lists per second that fetches find without a pause, under the load that measures their cost:
-BATCHES = 50  # in each partition
-LISTS = 200  # in a process, at most
-FEW = 2  # frames that a step of the bound stage takes while a trigger waits, as it does not rest
+FEW = 40  # frames that a step of the bound stage takes while a trigger waits, as it does not rest
 STEP_BYTES = 4 * 2**20  # of small frames that a step of the bound stage takes
 FRAMES = 48  # frames that such a step takes in any case
 FULL = 40_000  # events of a step where the cost of an event is measured, which includes the step
@@ -206,15 +203,12 @@ def _triggered(load: Load, parts: _Partitions) -> _Asked:
 
 
 def _fetched(load: Load, parts: _Partitions, processes: int, cores: float) -> float:
-    """Lists per second that fetches find beyond those of a busy process, whose lists are long.
+    """Fetches per second, beyond those of a busy process, which find long lists.
 
     Args:
         cores: all that processes use for other work.
     """
-    if pause := paused(kept(_shards(load, parts) / processes)):
-        found = min(load.rate, processes / pause)
-    else:
-        found = min(load.rate, BATCHES * parts.raw, LISTS * processes)
+    found = min(load.rate, processes / paused(kept(_shards(load, parts) / processes)))
     return found * max(1 - cores / processes / BUSY, 0.0)
 
 

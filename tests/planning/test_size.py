@@ -59,8 +59,11 @@ def test_figures_of_a_repartitioned_pipeline_by_hand():
     assert two.topics.rows == pytest.approx(5e5 * (1 - math.exp(-bound / 5e5)) / bound * 52.5)
     sums = 6e5 * (1 - math.exp(-40_000 / 6e5)) / 40_000
     assert two.topics.cells == pytest.approx(sums * 25 + 3 / 40_000 * 800)
-    again = 4 * (4 / 2 - 1) * 3 / 3600  # a trigger makes shards of bound step for two frames each
-    assert found.frames == pytest.approx(100_000 * (frames + 3 / TAKEN) + again)
+    assert found.frames == pytest.approx(100_000 * (frames + 3 / TAKEN))
+    many = size(FIXED._replace(direct=0, rekeyed=1, partitions=120, units=4, every=9), COST)
+    seldom = size(FIXED._replace(direct=0, rekeyed=1, partitions=120, units=4, every=1e9), COST)
+    again = 4 * (120 / 40 - 1) * 3 / 9  # shards of bound step for forty frames while it waits
+    assert many.frames - seldom.frames == pytest.approx(again, rel=1e-4)
     week = 7 * 86_400 * 100_000 * event
     assert found.kept == pytest.approx(3 * (week + 1e6 * 55 + 6e5 * 36))
     assert size(FIXED._replace(direct=0, rekeyed=1, keep=0), COST).kept < found.kept / 1e3
@@ -86,15 +89,13 @@ def test_shards_of_a_later_stage_step_as_often_as_frames_come():
     taken = 2**20 / load.raw_bytes  # enough before the rest ends, which is 1.1 s
     each = 4 * taken / 8  # events of a step of a units shard
     assert found.shards == 4 + 8 + 3
-    assert found.steps == pytest.approx(4e4 / taken + 4e4 / each + (4 + 8 * 2 + 2 * 3) / 3600)
+    assert found.steps == pytest.approx(4e4 / taken + 4e4 / each + (4 + 8 + 2 * 3) / 3600)
     # A hundred to a process rest 15 s.
-    many = load._replace(partitions=40, units=80, cells=80, rate=2e4)
+    many = load._replace(partitions=80, units=40, cells=80, rate=2e4)
     assert found.step_cores == pytest.approx(8e-3 * (found.steps - 2 * 4e4 / 40_000))
-    assert size(many, SHARDS).steps == pytest.approx(
-        40 / 15 + 80 / 15 + (40 + 80 * 20 + 160) / 3600
-    )
+    assert size(many, SHARDS).steps == pytest.approx(80 / 15 + 40 / 15 + (80 + 40 * 2 + 160) / 3600)
     often, seldom = (size(many._replace(every=every), SHARDS).frames for every in (60, 1e9))
-    assert often - seldom == pytest.approx(80 * (20 - 1) * 80 / 60, rel=1e-4)
+    assert often - seldom == pytest.approx(40 * (2 - 1) * 80 / 60, rel=1e-4)
 
 
 def test_an_idle_deployment_costs_its_processes_and_triggers():
@@ -112,13 +113,11 @@ def test_fetches_cost_what_they_find_in_the_time_that_is_left():
         left = 1 - free / (load.processes or 1) / BUSY
         return (size(load, cost).worker_cores - free) / left
 
-    assert spent(slow) == pytest.approx(1e-3 * 4 * 50)
-    assert spent(slow._replace(partitions=40, processes=30)) == pytest.approx(1e-3 * 40 * 50)
-    assert spent(slow._replace(partitions=16)) == pytest.approx(1e-3 * 2 * 200)
-    assert spent(slow._replace(rate=50)) == pytest.approx(1e-3 * 50)
-    assert spent(slow, lists._replace(beside=1.5)) == pytest.approx(1.5e-3 * 4 * 50)
-    paused = slow._replace(partitions=60)  # rests of more than three seconds: a fetch each second
-    assert spent(paused) == pytest.approx(1e-3 * 2)
+    assert spent(slow) == pytest.approx(1e-3 * 2 * 5)  # five in each rest of a second
+    assert spent(slow._replace(processes=30)) == pytest.approx(1e-3 * 30 * 5)
+    assert spent(slow._replace(partitions=197)) == pytest.approx(1e-3 * 2 * 5 / 15)
+    assert spent(slow._replace(rate=6)) == pytest.approx(1e-3 * 6)
+    assert spent(slow, lists._replace(beside=1.5)) == pytest.approx(1.5e-3 * 2 * 5)
     busy = FIXED._replace(rate=3e5)
     assert size(busy, lists) == size(busy, SHARDS)  # its lists are long
 
