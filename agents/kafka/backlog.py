@@ -91,6 +91,15 @@ class _Fetched(NamedTuple):
     end: int
     size: int
     records: Sequence[Any]
+    barriers: int
+
+
+class Queued(NamedTuple):
+    """Records that wait for a step."""
+
+    size: int  # bytes, at most slightly overestimated
+    end: int  # offset before which no record is missing
+    barriers: int = 0  # how many of them end a micro-batch of their sender
 
 
 class Backlog:
@@ -102,6 +111,7 @@ class Backlog:
         step: bytes of records offered to one step; 0: all.
         most: most records that one step takes; 0: all.
         flow: called with whether more records may come.
+        ends: whether the value of a record ends a micro-batch of its sender; None: it never does.
 
     Attributes:
         end: next offset to fetch; no record before it is missing.
@@ -110,7 +120,12 @@ class Backlog:
     """
 
     def __init__(
-        self, room: Room, step: int = 0, most: int = 0, flow: Callable[[bool], object] = bool
+        self,
+        room: Room,
+        step: int = 0,
+        most: int = 0,
+        flow: Callable[[bool], object] = bool,
+        ends: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._room = room
         self._step = step
@@ -118,6 +133,7 @@ class Backlog:
         self._parts: deque[_Fetched] = deque()
         self._number = 0
         self._flow = flow
+        self._ends = ends
         self.end = 0
         self.size = 0
         self.paused = False
@@ -136,7 +152,7 @@ class Backlog:
             fresh = interval.records
             if interval.start < self.end:
                 fresh = since(fresh, self.end)
-            self._parts.append(_Fetched(interval.end, interval.size, fresh))
+            self._parts.append(_Fetched(interval.end, interval.size, fresh, self._barriers(fresh)))
             self._number += len(fresh)
             self.end = interval.end
             self.size += interval.size
@@ -174,10 +190,19 @@ class Backlog:
             part = self._parts[0]
             kept = since(part.records, position)
             self._number -= len(part.records) - len(kept)
-            self._parts[0] = part._replace(records=kept)
+            self._parts[0] = part._replace(records=kept, barriers=self._barriers(kept))
         if self.paused and self.low:
             self.paused = False
             self._flow(True)
+
+    def _barriers(self, records: Sequence[Any]) -> int:
+        ends = self._ends
+        return 0 if ends is None else sum(ends(record.value) for record in records)
+
+    @property
+    def waiting(self) -> Queued:
+        """Size and end of the records that wait for the next step, and their barriers."""
+        return Queued(self.size, self.end, sum(part.barriers for part in self._parts))
 
     @property
     def full(self) -> bool:

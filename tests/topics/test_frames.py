@@ -164,6 +164,17 @@ def test_barriers_carry_their_whole_trigger(totals, origin):
     assert isinstance(taken, Barrier)
     assert (taken.origin, taken.trigger) == (origin, trigger)
     assert taken.totals.tolist() == totals and taken.totals.dtype == np.int64
+    assert frames.ends(frames.encode_barrier(barrier))
+
+
+def test_a_frame_that_names_a_barrier_is_none_by_that():
+    keys = Keys.of([b"barrier", b"kind\0\7barrier"])
+    units, sign = np.zeros((2, 16), np.uint8), np.ones(2, np.int8)
+    one = EventSlice(0, 1, units, keys, np.arange(2), np.empty((2, 0), np.int64), sign)
+    part = Part(keys, np.zeros(2, np.uint8), np.ones((2, 1), np.int64), np.zeros(1, np.int64))
+    for frame in (*frames.encode_events(0, one), *frames.encode_cells(0, 0, 1, part)):
+        assert not frames.ends(frame)
+    assert not frames.ends(b"") and not frames.ends(b"barrier")
 
 
 @given(slices(), st.data())

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from aiokafka.structs import TopicPartition as TP
 
+from ....topics.frames import ends
 from ...kafka.cluster import Cluster
-from ...stages.topology import AGGREGATE, VIEW, StageFactory, StageSpec, Topology
+from ...stages.topology import AGGREGATE, BOUND, VIEW, StageFactory, StageSpec, Topology
 from ..setup import WorkerSetup
 from ..shared import Shared
 from ..tables.local_state import LocalState
@@ -80,6 +81,7 @@ class ShardMaker:
             resume=setup.resume_of(stage.source, tp.partition) if raw else 0,
             place=setup.names.place,
             rest=self._rest(tp, stage),
+            ends=ends if stage.stage == BOUND else None,
         )
 
     def _rest(self, tp: TP, stage: StageSpec) -> Rest | None:
@@ -87,6 +89,6 @@ class ShardMaker:
             return None
         if stage.pipeline is None:
             return self._rests.add(tp, stage.source.pipelines, raw=True)
-        rest = self._rests.add(tp, [stage.pipeline], raw=False)
+        rest = self._rests.add(tp, [stage.pipeline], raw=False, upstreams=stage.upstreams)
         # It commits only at triggers, or when memory is full.
         return None if stage.stage == AGGREGATE else rest

@@ -8,8 +8,9 @@ each fetch names all partitions, and each list that it finds passes through the 
 
 How steps are cut changes no release. A release waits for no rest either: a shard does not rest
 while it has not passed on a trigger that the clock has written, and meanwhile no fetch pauses. It
-only waits for the last records before the trigger, so that one step takes all of them. Shortly
-before a trigger is scheduled, rests and pauses end early, so that it finds little work left.
+only waits for the last records before the trigger, or for the barriers of all senders, so that one
+step takes all of them. Shortly before a trigger is scheduled, rests and pauses end early, so that
+it finds little work left.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from aiokafka.structs import TopicPartition as TP
 from ....topics.records import Marker
 from ...clock.log import ClockLog
 from ...deployment.model import Pipeline
+from ...kafka.backlog import Queued
 
 EACH = 0.15  # seconds of rest for each shard of the process
 # Twelve shards that take a fourth of the steps use half the CPU. A longer rest would save little
@@ -70,6 +72,13 @@ def paused(seconds: float) -> float:
     (0.2, 4.0)
     """
     return seconds / FETCHES
+
+
+def missing(pipeline: Pipeline, upstreams: int, marker: Marker) -> int:
+    """Count the senders that have not ended the open micro-batch of a shard with this marker."""
+    ended = marker.upstream.get(pipeline.name, [])
+    begun = pipeline.joined or (0,) * upstreams
+    return sum(one <= marker.closed.get(pipeline.name, 0) for one in [*ended, *begun[len(ended) :]])
 
 
 class Marked(Protocol):
@@ -120,12 +129,13 @@ class Rests:
         found = [self._clock.scheduled(one, now + int(1e6 * within)) for one in pipelines]
         return min(((at - now) / 1e6 for at in found if at is not None), default=None)
 
-    def add(self, tp: TP, pipelines: Collection[Pipeline], raw: bool) -> Rest:
+    def add(self, tp: TP, pipelines: Collection[Pipeline], raw: bool, upstreams: int = 0) -> Rest:
         """Make the rest of one shard; from now on `pause` minds its triggers.
 
         Args:
             pipelines: pipelines whose records it takes.
             raw: whether it reads the clock log itself, rather than barriers of shards that do.
+            upstreams: number of shards that send barriers.
         """
         clock = self._clock
         self._pipelines |= {one.name: one for one in pipelines}
@@ -136,11 +146,13 @@ class Rests:
                 return any(place >= marker.clock for _, place, _ in last)
             return any(ordinal > marker.closed.get(name, 0) for name, _, ordinal in last)
 
-        def ready(marker: Marker, fetched: int) -> bool:
-            if not raw:
-                return pressing(marker)
-            asked = [one.name for one in pipelines if clock.called(one.name)[0] >= marker.clock]
-            return any(fetched >= clock.cut(name, *tp) for name in asked)
+        def ready(marker: Marker, waiting: Queued) -> bool:
+            if raw:
+                asked = [one.name for one in pipelines if clock.called(one.name)[0] >= marker.clock]
+                return any(waiting.end >= clock.cut(name, *tp) for name in asked)
+            return pressing(marker) and any(
+                waiting.barriers >= missing(one, upstreams, marker) for one in pipelines
+            )
 
         self._pressing[tp] = pressing
         return Rest(partial(self.length, pipelines, raw), ready)
@@ -150,10 +162,12 @@ class Rest:
     """The rest of one shard; times are seconds of the event loop.
 
     Args:
-        ready: whether a shard with this marker and this end of its input can pass on a trigger.
+        ready: whether a shard with this marker can pass on a trigger with the records that wait.
     """
 
-    def __init__(self, length: Callable[[], float], ready: Callable[[Marker, int], bool]) -> None:
+    def __init__(
+        self, length: Callable[[], float], ready: Callable[[Marker, Queued], bool]
+    ) -> None:
         self._length = length
         self._ready = ready
         self._over: float | None = None  # end of the rest; None: there is none
@@ -167,22 +181,17 @@ class Rest:
         """
         self._over = None if more else now + self._length()
 
-    def left(self, now: float, marker: Marker, size: int, fetched: int) -> float:
-        """Compute how long to wait before the next step; 0.0: take it now.
-
-        Args:
-            size: bytes of the waiting records.
-            fetched: offset before which they are complete.
-        """
-        if self._over is None or size >= ENOUGH:
+    def left(self, now: float, marker: Marker, waiting: Queued) -> float:
+        """Compute how long to wait before the next step; 0.0: take it now."""
+        if self._over is None or waiting.size >= ENOUGH:
             return 0.0
         left = self._over - now
-        return left if left > 0 and not self._ready(marker, fetched) else 0.0
+        return left if left > 0 and not self._ready(marker, waiting) else 0.0
 
-    def waits(self, marker: Marker, size: int, fetched: int, wake: Callable[[], None]) -> bool:
+    def waits(self, marker: Marker, waiting: Queued, wake: Callable[[], None]) -> bool:
         """Whether the next step is not due yet; ``wake`` is called when it is."""
         loop = asyncio.get_running_loop()
-        left = self.left(loop.time(), marker, size, fetched)
+        left = self.left(loop.time(), marker, waiting)
         if left and self._timer is None:
             self._timer = loop.call_later(left, self._end, wake)
         return left > 0

@@ -71,7 +71,7 @@ class Shard:
         self._stage = stage
         self._host = host
         self._backlog = Backlog(
-            shared.room, spec.step_bytes, spec.step_records, partial(host.flow, spec.tp)
+            shared.room, spec.step_bytes, spec.step_records, partial(host.flow, spec.tp), spec.ends
         )
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -209,7 +209,7 @@ class Shard:
         rest, backlog = self._spec.rest, self._backlog
         if rest is None or backlog.full or backlog.paused:
             return False
-        return rest.waits(self.marker, backlog.size, backlog.end, self.wake)
+        return rest.waits(self.marker, backlog.waiting, self.wake)
 
     def _weight(self) -> int:
         """Approximate bytes of the next step: those of its input, or of the last step."""

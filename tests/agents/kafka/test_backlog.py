@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import hushstream.agents.kafka.backlog as module
 from faust.types import TP
-from hushstream.agents.kafka.backlog import LEAST, SMALL, Backlog, Flight, Room
+from hushstream.agents.kafka.backlog import LEAST, SMALL, Backlog, Flight, Queued, Room
 from hushstream.agents.kafka.intervals import Interval, joined
 
 MB = 1 << 20
@@ -159,3 +159,21 @@ def test_a_step_that_is_cancelled_as_its_turn_comes_gives_it_back():
             assert waiting.cancelled() and flight._used == 0
 
     asyncio.run(run())
+
+
+def test_records_that_end_a_micro_batch_are_counted_while_they_wait():
+    held = Backlog(Room(MB), ends=lambda value: value == b"|")
+    values = [b"a", b"|", b"b", b"|", b"|", b"c"]
+    records = [SimpleNamespace(offset=n, value=value) for n, value in enumerate(values)]
+    held.take(Interval(TP("t", 0), 0, 4, records[:4], 7))
+    held.take(Interval(TP("t", 0), 2, 6, records[2:], 5))
+    assert held.waiting == Queued(held.size, 6, 3)
+    held.release(2)
+    assert held.waiting.barriers == 2
+    held.release(4)
+    assert held.waiting.barriers == 1
+    held.restart(9)
+    assert held.waiting == Queued(0, 9, 0)
+    plain = Backlog(Room(MB))
+    plain.take(Interval(TP("t", 0), 0, 4, records[:4], 7))
+    assert plain.waiting == Queued(7, 4, 0)

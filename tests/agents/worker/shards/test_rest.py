@@ -10,6 +10,7 @@ import hushstream.agents.worker.shards.rest as rests
 import pytest
 from aiokafka.structs import TopicPartition as TP
 from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.kafka.backlog import Queued
 from hushstream.agents.worker.shards.rest import Rest, Rests
 from hushstream.topics.records import Marker
 from msgspec.structs import replace
@@ -31,9 +32,14 @@ def made(among: int) -> tuple[ClockLog, Rests]:
 
 
 def left(
-    rest: Rest, now: float, marker: Marker = BEGUN, size: int = 100, fetched: int = 9
+    rest: Rest,
+    now: float,
+    marker: Marker = BEGUN,
+    size: int = 100,
+    fetched: int = 9,
+    barriers: int = 0,
 ) -> float:
-    return round(rest.left(now, marker, size, fetched), 6)
+    return round(rest.left(now, marker, Queued(size, fetched, barriers)), 6)
 
 
 @pytest.mark.parametrize("among, seconds", [(1, 1.0), (6, 1.0), (12, 1.8), (40, 6.0),
@@ -95,6 +101,30 @@ def test_no_later_stage_rests_while_a_micro_batch_is_open_that_ends(among: int):
     clock.append(2, trigger(P, 1, [9]))
     assert left(rest, 0.1) == 0 == left(rest, 0.1, replace(BEGUN, closed={"p": 0}))
     assert left(rest, 0.1, replace(BEGUN, closed={"p": 1})) > 0
+
+
+@pytest.mark.parametrize("among", [1, 60])
+def test_a_later_stage_takes_what_all_senders_have_sent_for_a_trigger_in_one_step(among: int):
+    clock, kept = made(among)
+    rest = kept.add(TP("t", 0), [P], raw=False, upstreams=3)
+    rest.stepped(0.0, more=False)
+    assert left(rest, 0.1, barriers=9) > 0  # no trigger is due
+    clock.append(2, trigger(P, 1, [9]))
+    assert left(rest, 0.1, barriers=2) > 0 == left(rest, 0.1, barriers=3)
+    one = replace(BEGUN, upstream={"p": [0, 1]})  # an earlier step has taken one
+    assert left(rest, 0.1, one, barriers=1) > 0 == left(rest, 0.1, one, barriers=2)
+    assert left(rest, 0.1, one, size=rests.ENOUGH) == 0
+    clock.append(3, trigger(P, 2, [9]))
+    next_one = replace(BEGUN, upstream={"p": [1, 1, 2]}, closed={"p": 1})
+    assert left(rest, 0.1, next_one, barriers=1) > 0 == left(rest, 0.1, next_one, barriers=2)
+
+
+def test_senders_that_were_added_later_send_no_barrier_of_earlier_triggers():
+    grown = dataclasses.replace(P, joined=(0, 0, 4))
+    at = [replace(BEGUN, closed={"p": n}) for n in (3, 4)]
+    assert [rests.missing(grown, 3, marker) for marker in at] == [2, 3]
+    told = replace(at[0], upstream={"p": [4, 3, 4]})
+    assert rests.missing(grown, 3, told) == 1
 
 
 @pytest.mark.parametrize(
