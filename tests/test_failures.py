@@ -164,7 +164,9 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/worker/test_log_follower.py::"
         "test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record",
     ),
-    "a units or cells topic, or a changelog, lost": (
+    "a units, cells or clock topic, or a changelog, lost": (
+        "agents/worker/test_opening.py::"
+        "test_a_clock_log_that_has_another_entry_before_a_shards_place_is_refused",
         "agents/stages/test_numbers.py::test_both_stages_that_read_frames_stop",
         "agents/worker/test_opening.py::test_a_release_that_the_changelog_lacks_is_found",
         "schedules/test_schedules.py::test_a_recipe_objects_to_the_mistake_alone",

@@ -193,7 +193,8 @@ class Marker(msgspec.Struct, frozen=True):
     one if it was aborted because brokers had failed to end it; ``seals`` belong to the snapshots
     of this shard's table that may still be used, newest first; ``sent`` is the number of the last
     frame to each partition of the next stage, and ``received`` that of the last frame of each
-    upstream shard, both per pipeline; ``released`` is the time of the last release, milliseconds.
+    upstream shard, both per pipeline; ``released`` is the time of the last release, milliseconds;
+    ``passed`` is the time of the clock entry before ``clock``, microseconds, 0 if there is none.
     """
 
     genesis: str
@@ -208,6 +209,7 @@ class Marker(msgspec.Struct, frozen=True):
     sent: dict[str, list[int]] = {}
     received: dict[str, list[int]] = {}
     released: int = 0
+    passed: int = 0
 
 
 _BEAT = b'{"type":"beat",'  # a struct's tag comes first

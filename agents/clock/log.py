@@ -61,6 +61,7 @@ class ClockLog:
         self._called: dict[str, tuple[int, Offsets]] = {}
         self._whole = 0  # offset from which on records other than beats are complete
         self._base = 0  # offset from which on beats are complete, too
+        self._dropped: Entry | None = None  # the last one, which shards may have passed
         self._reached: Offsets = {}
         self._covered: Offsets | None = {}  # last beat or cut below ``_base``; None: unknown
         self.end = 0
@@ -98,8 +99,23 @@ class ClockLog:
         """
         if place < self._base:
             raise EngineError("the clock log was dropped below this position; it is read again")
-        begin = bisect_left(self._entries, place, key=lambda e: e[0])
+        begin = self._index(place)
         return self._entries[begin:] if most is None else self._entries[begin : begin + most]
+
+    def passed(self, place: int) -> int | None:
+        """Time of the entry just before ``place``, microseconds since 1970.
+
+        Returns:
+            0 if no entry is there; None if it was dropped.
+        """
+        begin = self._index(place)
+        entry = self._entries[begin - 1] if begin else self._dropped
+        if entry is not None and entry[0] == place - 1:
+            return entry[1].time
+        return None if place <= self._base else 0
+
+    def _index(self, place: int) -> int:
+        return bisect_left(self._entries, place, key=lambda e: e[0])
 
     def timelines(self, place: int) -> dict[str, Timeline]:
         """Compute the timelines of all pipelines just before ``place``.
@@ -110,7 +126,7 @@ class ClockLog:
         if place < self._whole:
             raise EngineError("the clock log was dropped below this position; it is read again")
         lines = copied(self._at_base)
-        for _, record in self._entries[: bisect_left(self._entries, place, key=lambda e: e[0])]:
+        for _, record in self._entries[: self._index(place)]:
             advance(lines, record)
         return lines
 
@@ -154,9 +170,10 @@ class ClockLog:
         """Drop entries below ``place``."""
         if place <= self._base:
             return
-        cut = bisect_left(self._entries, place, key=lambda e: e[0])
-        for _, record in self._entries[:cut]:
+        cut = self._index(place)
+        for at, record in self._entries[:cut]:
             advance(self._at_base, record)
+            self._dropped = at, record
             if isinstance(record, Beat | Trigger) and self._covered is not None:
                 self._covered = self._covered | record.offsets
         del self._entries[:cut]
@@ -181,7 +198,7 @@ class ClockLog:
             if at >= self.end:
                 self._note(at, record)  # the follower has not read it yet
         kept = [e for e in fresh if not isinstance(e[1], Snapshot)]
-        self._at_base = lines
+        self._at_base, self._dropped = lines, None
         self._entries = kept + [e for e in self._entries if e[0] >= end]
         self._whole, self._base = start, max(start, place)
         self._covered = {} if snapshot is None else dict(snapshot.offsets)

@@ -291,7 +291,8 @@ class LogFollower:
     ) -> None:
         """Make the clock log available to a shard of an input: up to its place, and from there on.
 
-        Dropped parts of the log are read again.
+        The entry before its place is available, too, unless it was trimmed. Dropped parts of the
+        log are read again.
 
         Args:
             raw: topic and partition number of the shard's input.
@@ -305,19 +306,21 @@ class LogFollower:
         async with self._reading:
             with suppress(EngineError):
                 self.clock.opening(place, pipelines, raw)
-                return
+                if place == 0 or self.clock.passed(place) is not None:
+                    return
 
             async def read() -> None:
                 topic, entries = self._names.clock, list[Entry]()
+                since = max(place - 1, 0)
                 begin, first, opening = -1, None, Opening(0)
                 async for records, position, _ in read_to_end(self._kafka, topic, 0):
                     if begin < 0:
                         begin, opening = position, Opening(position)
-                    found = entries_of(records, place)
+                    found = entries_of(records, since)
                     first = opening.first(found) or first
                     entries += found
                 opening.end()
-                self.clock.restore(begin, first, place, entries)
+                self.clock.restore(begin, first, since, entries)
 
             await self._through(read)
             self.clock.opening(place, pipelines, raw)

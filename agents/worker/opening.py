@@ -44,10 +44,25 @@ async def check_opening(
         await check_kept(kafka, tp, marker.applied)
         pipelines = [p.name for p in stage.source.pipelines]
         await follower.reach_back(marker.clock, pipelines, (tp.topic, tp.partition))
+        check_passed(follower.clock, marker)
     elif stage.stage == AGGREGATE:
         shard = tp.partition - stage.first
         if await has_released(kafka, follower.clock, stage, shard, marker):
             await _check_end(kafka, TP(stage.changelog, tp.partition), end)
+
+
+def check_passed(clock: ClockLog, marker: Marker) -> None:
+    """Check that a shard has applied the entry that is just before its place in the clock log.
+
+    A clock log that alone loses its end and grows again would cut the stream elsewhere, and no
+    replay could follow. An entry that was trimmed is not compared.
+
+    Raises:
+        RewoundError: another entry is there, or none.
+    """
+    there = clock.passed(marker.clock)
+    if marker.passed and there is not None and there != marker.passed:
+        raise RewoundError("the clock log has another entry than the last one that a shard applied")
 
 
 async def has_released(

@@ -88,7 +88,7 @@ class Watch:
         charge: int = 0, nonce: int = 0,
     ) -> None:  # fmt: skip
         """Note an action."""
-        if not self._schedule.faults.rewound:
+        if not self._schedule.faults.resets.rewound:
             self.actions.append((what, worker, shard, number, count, charge, nonce))
 
     def _opened(self, identity: str, who: str = "") -> int:

@@ -143,7 +143,7 @@ class Seen:
         broker = self._broker
         return (broker.down, broker.slow > 0, broker.lossy > 0, broker.torn > 0, bool(broker.cut),
                 bool(broker.deaf), bool(broker.old), bool(broker.leaderless),
-                self._schedule.faults.rewound)  # fmt: skip
+                self._schedule.faults.resets.rewound)  # fmt: skip
 
 
 def _role(identity: str) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 REFUSAL = "RewoundError: "
 TRIMMED = "were deleted before they were used"
 """In a refusal: raw records that a lost state had applied were deleted, as they may be."""
-OLDER = ("does not hold the position", "was never charged by this ledger", "are not declared: run",
+UNPAID = "was never charged by this ledger"
+"""In a refusal: the ledger, or a former leader of it, lacks charges that the clock log names."""
+OLDER = ("does not hold the position", UNPAID, "are not declared: run",
          "is not in the ledger yet", "hush topics --grow", "as the ledger sealed it",
          TRIMMED, "was made or made anew")  # fmt: skip
 """In refusals of a worker that asks former leaders about some partitions and not others."""
@@ -21,5 +23,7 @@ REGISTRY = "the schema registry for"
 UNSTOPPED = "the worker did not stop"
 UNCOUNTED = "between its stages"
 """In a refusal: a frame is missing or came twice, because one log alone has lost its end."""
+OF_ONE = TRIMMED, UNCOUNTED, UNPAID
+"""In refusals of a cluster of which one log alone has lost its end."""
 LATE = ("a barrier is missing", "the clock log of pipeline", UNCOUNTED)
 """Errors of a stage that has begun: late for a cluster that was set back as a whole."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 
@@ -18,10 +17,10 @@ from .ends import (
     CLOCKS,
     FORGOTTEN,
     GONE,
+    OF_ONE,
     OLDER,
     REFUSAL,
     REGISTRY,
-    TRIMMED,
     UNASSIGNED,
     UNSTOPPED,
 )
@@ -32,13 +31,10 @@ from .network import SERVER
 from .operator import Operator
 from .recipe import Fault
 from .registry import WAYS
-from .rewind import Snapshot, copies_of, lacks, restore, snapshot, truncate
+from .resets import Resets
 from .world import World
 
-SNAPSHOTS = 15  # snapshots of the last three seconds before a copy is ahead of its cluster
 FURTHER = 10**14  # apart from all seeds of schedules and of draws
-OF_SHARDS = re.compile(r".*\.((ingest|bound|aggregate)\..*-changelog|units|cells)")
-"""Logs of which other logs show that one alone has lost its end."""
 
 
 class Faults:
@@ -53,8 +49,7 @@ class Faults:
         operator: operator who changes it; None: no changes.
 
     Attributes:
-        rewound: whether the cluster was reset to an earlier state; workers may then refuse it.
-        truncated_log: whether one log alone was.
+        resets: resets of logs to an earlier state.
     """
 
     def __init__(
@@ -77,12 +72,11 @@ class Faults:
         self._away = 0.0
         self._held: list[tuple[str, float, float]] = []
         self._clocks = False
-        self.rewound = self.truncated_log = False
-        self._kept: Snapshot = {}
-        self._history = self._kept_of = 0  # resets so far, and those before `_kept`
         self._draws = Draws(world, len(machines), kind)
         self._further = Random(world.seed + FURTHER)
         self._isolation = Isolation(world, self._further, self._at, self._forget)
+        down = self._go_down, self._come_back
+        self.resets = Resets(world, machines, told, self._at, down, self._sleep)
 
     def plan(self, until: float, given: Sequence[Fault] | None = None) -> float:
         """Plan faults that begin before a time; return when the last of them is over.
@@ -96,7 +90,7 @@ class Faults:
         wanted = self.drawn if given is None else self._draws.possible(given)
         for kind, number, at, size in wanted:
             machine = self._machines[number % len(self._machines)]
-            of = self if hasattr(self, kind) else self._isolation
+            of = next(one for one in (self, self._isolation, self.resets) if hasattr(one, kind))
             lasts = getattr(of, kind)(machine, at, size)
             where = "broker" if kind in OF_BROKERS else machine.name
             self._told.append(f"{at:.3f} s: {kind} {where}, {lasts:.3f} s")
@@ -122,13 +116,13 @@ class Faults:
             return self._unanswered > PATIENCE - 5
         if self._operator is not None and self._operator.warrants(text):
             return True
-        if self.rewound and (FORGOTTEN in text or GONE in text):
+        if self.resets.rewound and (FORGOTTEN in text or GONE in text):
             return True
-        if self.truncated_log and TRIMMED in text:
+        if self.resets.of_one and any(one in text for one in OF_ONE):
             return True
         if self._isolation.was_behind(name) and "Error: " in text:
             return text.startswith(REFUSAL) or any(one in text for one in OLDER)
-        return self.rewound and text.startswith(REFUSAL)
+        return self.resets.rewound and text.startswith(REFUSAL)
 
     def _held_up(self, name: str) -> bool:
         """Whether an outage or a pause left a stop that ends now too little time."""
@@ -293,59 +287,6 @@ class Faults:
             if self._draws.leaders.random() < 1 / 3:
                 self._world.broker.change_leader(place, known)
 
-    def rewind(self, machine: Machine, at: float, size: float) -> float:
-        """Reset the cluster by some seconds; workers continue, die, or lose everything."""
-        self._at(max(at - 0.5 - size * 8, 0.1), self._keep)
-        self._at(at, self._go_back, int(size * 97) % 3)
-        self._at(at + 1.0, self._come_back)
-        return 3.0
-
-    def _keep(self) -> None:
-        self._kept, self._kept_of = snapshot(self._world.broker), self._history
-
-    def _go_back(self, way: int) -> None:
-        self.rewound = True
-        self._go_down()
-        if self._kept_of != self._history:
-            self._keep()  # the cluster was reset since, maybe to before that state
-        restore(self._world.broker, self._kept)
-        self._history += 1
-        self._kept_of = self._history
-        for machine in self._machines if way else ():
-            machine.kill(1.0)
-            if way == 2:
-                machine.wipe()
-
-    def ahead(self, machine: Machine, at: float, size: float) -> float:
-        """The cluster lacks the last records of a copy; all other machines lose their disks.
-
-        It is reset to the state that lacks least of the copy, so that often nothing else shows the
-        rewind. Half of the time, this machine sleeps meanwhile and wakes when the logs have grown
-        again.
-        """
-        kept: list[tuple[int, Snapshot]] = []
-        for number in range(SNAPSHOTS, 0, -1):
-            self._at(max(at - 0.2 * number, 0.1), self._keep_one, kept)
-        if asleep := int(size * 97) % 2 * (2 + size * 8):
-            self._sleep(machine, at - 0.01, asleep)
-        self._at(at, self._lose_but, machine, kept)
-        self._at(at + 0.5, self._come_back)
-        return asleep + 3.0
-
-    def _keep_one(self, kept: list[tuple[int, Snapshot]]) -> None:
-        kept.append((self._history, snapshot(self._world.broker)))
-
-    def _lose_but(self, machine: Machine, kept: list[tuple[int, Snapshot]]) -> None:
-        self._keep()
-        copies = copies_of(machine)
-        left = [one for history, one in kept if history == self._history] or [self._kept]
-        self._kept = next((one for one in left[::-1] if lacks(one, copies)), left[-1])
-        self._go_back(0)
-        for one in self._machines:
-            if one is not machine:
-                one.kill(1.0)
-                one.wipe()
-
     # -- faults of some deployments ----------------------------------------------------------------
 
     def registry(self, machine: Machine, at: float, size: float) -> float:
@@ -391,32 +332,6 @@ class Faults:
         self._at(at, self._skew, 20.0)
         self._at(at + 1 + size * 10, self._skew, 0.0)
         return 1 + size * 10
-
-    def truncated(self, machine: Machine, at: float, size: float) -> float:
-        """One log alone loses its last transactions, as in an unclean election; disks are lost."""
-        kept: list[tuple[int, Snapshot]] = []
-        self._at(max(at - 0.1 - size * 4, 0.1), self._keep_one, kept)
-        self._at(at, self._truncate, kept, int(size * 9973))
-        self._at(at + 1.0, self._come_back)
-        return 3.0
-
-    def _truncate(self, kept: list[tuple[int, Snapshot]], number: int) -> None:
-        self._go_down()
-        for machine in self._machines:
-            machine.kill(1.0)
-            machine.wipe()
-        (history, then), logs = kept[0], self._world.broker.logs
-        if history != self._history:
-            return
-        ours = [place for place in sorted(then) if OF_SHARDS.fullmatch(place[0])]
-        shorter = [place for place in ours if then[place].stable < logs[place].end]
-        if shorter:
-            self.rewound = self.truncated_log = True
-            self._history += 1
-            place = shorter[number % len(shorter)]
-            self._world.broker.old = {}  # nor does a former leader have more
-            truncate(logs[place], then[place].stable)
-            self._told.append(f"{self._world.loop.now:.3f} s: {place[0]}-{place[1]} is shorter")
 
     def _skew(self, most: float) -> None:
         for _, log in sorted(self._world.broker.logs.items()):

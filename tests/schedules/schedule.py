@@ -29,7 +29,7 @@ from .deployments import (
     template,
 )
 from .draws import OPERATED
-from .ends import FORGOTTEN, GONE, LATE, REFUSAL, TRIMMED, UNCOUNTED
+from .ends import FORGOTTEN, GONE, LATE, OF_ONE, REFUSAL
 from .faults import Faults
 from .group import Group
 from .log import START
@@ -173,7 +173,7 @@ class Schedule:
             told = judge(self.world, self.template, self._deployment)
         except Objection as error:  # no program could follow such a clock log
             told = {"differing": [str(error)]}
-        if self.faults.truncated_log:  # bad records are set aside again, which counts nobody twice
+        if self.faults.resets.of_one:  # bad records are set aside again, which counts nobody twice
             counted = [one for one in told.get("doubled", ()) if not one.startswith("dead letter")]
             told["doubled"] = counted
         for kind, found in told.items():
@@ -196,12 +196,12 @@ class Schedule:
         A worker that stops later, at the first gap that it meets, has not noticed the reset in
         time.
         """
-        if not self.faults.rewound:  # it has asked a former leader
+        if not self.faults.resets.rewound:  # it has asked a former leader
             return False
         texts = [text for _, _, text in self.outcome.exits if text.startswith(REFUSAL)]
         texts += [t for _, _, t in self.outcome.exits if FORGOTTEN in t or GONE in t]
         ends = [text for _, _, text in self.outcome.exits]
-        if self.faults.truncated_log and any(UNCOUNTED in t or TRIMMED in t for t in ends):
+        if self.faults.resets.of_one and any(one in t for t in ends for one in OF_ONE):
             return True
         return any(not any(late in text for late in LATE) for text in texts)
 

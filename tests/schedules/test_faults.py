@@ -80,7 +80,7 @@ def test_a_cluster_is_not_reset_to_a_state_of_a_history_that_it_has_left() -> No
     world = enter(World(1))
     broker, transaction = world.broker, Transaction()
     log = broker.logs["log", 0] = Log(False)
-    made = faults.Faults(world, [], [], "changelog")
+    made = faults.Faults(world, [], [], "changelog").resets
     made._keep()
     before = made._kept
     log.append(transaction, 0.0, (b"k", b"v", None, ()))

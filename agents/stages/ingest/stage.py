@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ....mechanisms.noise import derive
 from ....topics.names import Names
 from ....topics.records import Marker, Trigger
@@ -91,7 +93,16 @@ class IngestStage:
             step = self._step(reader, marker, records, fetched)
             # Entries are taken in parts; a part may change nothing although a later one does.
             if step is not None or self._skip == before:
-                return self._sent.number(marker, step)
+                return self._sent.number(marker, self._dated(marker, step))
+
+    def _dated(self, marker: Marker, step: Step | None) -> Step | None:
+        """Note in a step's marker the last clock entry that it has passed."""
+        if step is not None:
+            clock, passed = step.marker.clock, marker.passed
+            if clock != marker.clock:
+                passed = self._clock.passed(clock) or 0
+            step.marker = replace(step.marker, passed=passed)
+        return step
 
     def _step(
         self, reader: StateReader, marker: Marker, records: Sequence[Any], fetched: int

@@ -102,6 +102,22 @@ def test_what_was_dropped_is_kept_as_timelines_and_can_be_read_again():
     assert log.end == 5
 
 
+def test_a_place_is_known_by_the_entry_before_it():
+    records = [start(P), beat([1], 5), trigger(P, 1, [2]), beat([3], 9), beat([4], 11)]
+    places = [0, 2, 4, 6, 8]  # between them, markers of transactions
+    entries = list(zip(places, records, strict=True))
+    log = ClockLog({"p": 4}, entries)
+    assert [log.passed(place) for place in (3, 7, 8, 9)] == [5, 9, 0, 11]
+    log.prune(7)
+    assert [log.passed(place) for place in (3, 5, 7, 9)] == [None, None, 9, 11]
+    log.prune(9)
+    assert [log.passed(place) for place in (7, 8, 9, 10)] == [None, None, 11, 0]
+    log.restore(0, None, 2, entries)  # read again
+    assert [log.passed(place) for place in (3, 5, 7, 9)] == [5, records[2].time, 9, 11]
+    log.restore(6, None, 6, entries[3:])  # what was before it is trimmed
+    assert [log.passed(place) for place in (5, 6, 7)] == [None, None, 9]
+
+
 @pytest.mark.parametrize("met", range(1, 10))
 def test_records_that_reading_again_has_met_first_are_taken_once(met):
     """The follower delivers them a moment later; a second copy would look like a gap."""

@@ -203,6 +203,27 @@ def test_a_shard_that_is_ahead_of_what_was_read_waits_for_it(monkeypatch):
     assert asyncio.run(opened()) == [False] * 3
 
 
+def test_the_entry_before_a_place_is_read_again(monkeypatch):
+    """An old beat is skipped at first; a shard that has applied it last compares it."""
+    run, at = made("mine"), TopicPartition(NAMES.clock, 0)
+    entries = [Start("p", 0, 1, "mine"), *(Beat(time, {}) for time in range(2, 6))]
+    records = [RawRecord(n, 0, None, encode(one)) for n, one in enumerate(entries)]
+    asked = []
+
+    async def whole(kafka, topic, partition, start=None):
+        asked.append(topic)
+        yield [], 0, len(records)
+        yield records, len(records), len(records)
+
+    monkeypatch.setattr(log_follower, "read_to_end", whole)
+    run._take(at, records[3:], len(records))
+    run.clock.skip(3)
+    for place in (5, 4, 3, 3, 5):
+        asyncio.run(run.reach_back(place, ["p"]))
+        assert run.clock.passed(place) == place
+    assert asked == [NAMES.clock]  # only for the entry that was skipped
+
+
 def test_on_the_broker_a_log_that_was_rewound_and_has_grown_since_is_known_by_its_last_record(
     broker: Broker, unique: Callable[[str], str]
 ) -> None:

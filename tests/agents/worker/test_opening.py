@@ -1,4 +1,4 @@
-"""A shard does not open if its own release is out and its changelog does not have it."""
+"""A shard does not open if one of its logs lacks what it has applied or released."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.aggregate.release_records import Writer
 from hushstream.agents.stages.step import Out
 from hushstream.agents.stages.topology import AGGREGATE, StageSpec, Topology
-from hushstream.agents.worker.opening import check_opening
+from hushstream.agents.worker.opening import check_opening, check_passed
 from hushstream.deploy.broker import Broker
 from hushstream.errors import RewoundError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.records import Marker
 from msgspec import structs
 
-from ...support import NAMES, deployment, start, trigger
+from ...support import NAMES, beat, deployment, start, trigger
 
 SHARDS = 3
 
@@ -115,3 +115,20 @@ def test_nothing_is_asked_where_no_further_trigger_was_fired(broker: Broker) -> 
     world.check(world.marker(2))
     world.clock = ClockLog({"p": 4})
     world.check(world.marker(0))
+
+
+def test_a_clock_log_that_has_another_entry_before_a_shards_place_is_refused() -> None:
+    deployed = deployment()
+    (p,) = deployed.pipelines
+    entries = list(enumerate([start(p), beat([3], 5), trigger(p, 1, [3]), beat([4], 9)]))
+    log, marker = ClockLog({"p": 4}, entries), Marker("g", 4, 4, passed=9)
+    check_passed(log, marker)
+    check_passed(log, structs.replace(marker, passed=0))  # of an earlier version
+    for other in ([*entries[:3], (3, beat([4], 8))], [*entries[:3], (4, beat([5], 9))]):
+        with pytest.raises(RewoundError, match="another entry than the last one that a shard"):
+            check_passed(ClockLog({"p": 4}, other), marker)
+    log.prune(4)
+    check_passed(log, marker)
+    log.prune(9)
+    log.restore(4, None, 4, ())
+    check_passed(log, marker)  # trimmed, so that nobody knows

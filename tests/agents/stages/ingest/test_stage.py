@@ -6,6 +6,7 @@ Covers: agents/stages/ingest/slicer.py, agents/stages/ingest/beside.py
 from __future__ import annotations
 
 import pytest
+from hushstream.agents.stages.ingest.stage import IngestStage
 from hushstream.agents.stages.ingest.unit_digests import hashed
 from hushstream.errors import EngineError
 from hushstream.formats.events.decode import RawRecord
@@ -140,3 +141,15 @@ def test_a_gap_in_the_clock_log_stops_the_stage():
     p = made.pipelines[0]
     with pytest.raises(EngineError, match="gap"):
         engine(made, [[]], [start(p), trigger(p, 2, [0], index=2)])
+
+
+def test_a_marker_has_the_time_of_the_last_clock_entry_that_it_passed():
+    made = deployment(more='public_keys = ["x"]')
+    p = made.pipelines[0]
+    log = [event(i, f"u{i}", "x") for i in range(9)]
+    passed = []
+    for entries in ([start(p), beat([4], 7)], [start(p), beat([4], 7), beat([9], 8)]):
+        found = engine(made, [log], entries)
+        (marker,) = [s._marker for s in found._shards if isinstance(s.stage, IngestStage)]
+        passed.append((marker.clock, marker.passed))
+    assert passed == [(2, 7), (3, 8)]
