@@ -83,7 +83,8 @@ class RecordKeys(KeyForm):
 
     def places(self, keys: Keys, columns: Sequence[str]) -> Iterable[Place]:
         """The values of each column."""
-        return (Place(dict(zip(columns, json.loads(key), strict=True)), {}) for key in keys)
+        values = json.loads(b"[%b]" % b",".join(keys.tolist()))  # at once: a call costs more
+        return (Place(dict(zip(columns, one, strict=True)), {}) for one in values)
 
     def text(self, key: bytes) -> str:
         """The JSON itself."""

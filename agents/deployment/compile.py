@@ -153,6 +153,7 @@ def _pipeline(
         non_negative=release.display == "non-negative",
         confidence=float(release.confidence_level),
         aggregates=p.aggregate,
+        in_parts=catalogue.find(p.mechanism.kind).in_parts,
         until=p.until,
         follows=p.follows,
         own_key=config.secret.ratchet if p.forget_keys else None,

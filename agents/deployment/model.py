@@ -15,7 +15,6 @@ from ...formats.events.expressions.looked_up import PublicTable
 from ...formats.events.fields import InputFields, NumericField, PipelineFields
 from ...formats.values.codec import JSON, Encoding, ReleaseCodec
 from ...mechanisms.accounting.composition import charge_of
-from ...mechanisms.catalogue import find
 from ...mechanisms.contract import Mechanism, Traits
 from ...mechanisms.noise import fingerprint
 from ...mechanisms.parts.bounds.lifetime import Cap
@@ -110,6 +109,7 @@ class Pipeline:
     non_negative: bool
     confidence: float
     aggregates: tuple[AnyAggregate, ...]  # made of released columns, where keys are of the record
+    in_parts: bool  # whether values are finished from parts that the mechanism releases
     until: int | None = None  # microseconds since 1970: no epoch from then on is served
     follows: str | None = None  # pipeline whose releases this one continues
     lineage: tuple[str, ...] = ()  # all that it follows, the first generation first
@@ -160,11 +160,6 @@ class Pipeline:
     def traits(self) -> Traits:
         """Traits of its mechanism."""
         return self.mechanism.traits
-
-    @cached_property
-    def in_parts(self) -> bool:
-        """Whether values are finished from parts that the mechanism releases."""
-        return find(self.kind).in_parts
 
 
 @dataclass(frozen=True)

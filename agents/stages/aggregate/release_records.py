@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any
@@ -23,8 +22,6 @@ from ....formats.events.decode import utc
 from ....mechanisms.columns import I64, Counted, Releases
 from ....mechanisms.key_form import Place
 from ....mechanisms.keys import Keys
-from ....mechanisms.parts.bounds.stated import plain
-from ....topics.config.aggregates.contract import Estimate
 from ....topics.cut_share import cut_share
 from ....topics.records import Trigger
 from ....topics.releases import GONE, MANIFEST, MANIFEST_SCHEMA, ROW, ROW_SCHEMA
@@ -43,6 +40,7 @@ from ...deployment.model import Pipeline
 from ...deployment.published import shapes, statement
 from ...deployment.published.statement import significant
 from ..step import Out, route
+from .stated_values import StatedValues
 
 
 class Writer:
@@ -61,6 +59,8 @@ class Writer:
         self._shard = shard
         self._sealing = sealing
         self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
+        self._values = StatedValues(pipeline, self._quantile)
+        self._name = named(trigger)
         windows, number = pipeline.windows, trigger.window
         self._window = {"start": utc(windows.opens(number)), "end": utc(windows.end(number))}
         # The timestamp is the scheduled time. The broker's time of arrival would show how long the
@@ -193,71 +193,17 @@ class Writer:
         p, t = self._pipeline, self._trigger
         body = {
             "schema": ROW_SCHEMA,
-            "release_id": release_id(t, key),
+            "release_id": self._name(key),
             "pipeline": p.name,
             "window": self._window,
             "trigger": t.index,
             "final": t.final,
             "key": place.key,
-            "values": self._values(values, variances),
+            "values": self._values.of(values, variances),
         }
         if place.box:
             body["box"] = place.box
         return self._common | body if p.full_rows else body
-
-    def _values(self, values: list[int], variances: list[float]) -> dict[str, Any]:
-        outputs, every = self._pipeline.traits.outputs, {}
-        c, ends = len(outputs), dict[str, tuple[Fraction, Fraction]]()
-        own = iter(values[c:])
-        for output, value, variance in zip(outputs, values[:c], variances[:c], strict=True):
-            stddev = significant(math.sqrt(variance) * float(output.grid))
-            within = None if output.most is None else (Fraction(0), output.most)
-            exact = value * output.grid
-            inside = exact if within is None else _between(exact, within)
-            every[output.name] = Estimate(inside, stddev, within)
-            if output.ends:
-                ends[output.name] = next(own) * output.grid, next(own) * output.grid
-        if not self._pipeline.in_parts:
-            return {
-                name: self._value(one, name in self._floored, ends.get(name))
-                for name, one in every.items()
-            }
-        finished = {
-            a.label: a.finish([every[part] for part in a.parts]) for a in self._pipeline.aggregates
-        }
-        return {n: one and self._value(one, n in self._floored) for n, one in finished.items()}
-
-    @cached_property
-    def _floored(self) -> frozenset[str]:
-        return shapes.floored(self._pipeline)
-
-    def _value(
-        self, one: Estimate, floored: bool, own: tuple[Fraction, Fraction] | None = None
-    ) -> dict[str, Any]:
-        """State a value with its interval: with ``own`` ends, or those of normal noise."""
-        value = plain(one.value)
-        if one.square is None:
-            low, high = map(float, own or self._ends(one, floored))
-        else:
-            low, high = (
-                math.sqrt(max(end, Fraction(0))) for end in self._ends(one.square, floored)
-            )
-        body = {"value": value, "stddev": significant(one.stddev), "low": low, "high": high}
-        if self._pipeline.non_negative:
-            body["display_value"] = max(value, 0)
-        return body
-
-    def _ends(self, one: Estimate, floored: bool) -> tuple[Fraction, Fraction]:
-        # Rounded on its own: six digits of a large value would swallow the whole interval.
-        reach = Fraction(repr(significant(self._quantile * significant(one.stddev))))
-        low, high = one.value - reach, one.value + reach
-        # Clipping to the possible range does not reduce coverage: the truth is never in what is cut
-        # off.
-        if floored:
-            low, high = max(low, Fraction(0)), max(high, Fraction(0))
-        if one.within is not None and self._pipeline.fields.sign is None:
-            low, high = (_between(end, one.within) for end in (low, high))
-        return low, high
 
     @cached_property
     def _common(self) -> dict[str, Any]:
@@ -295,25 +241,23 @@ class Writer:
         return Out(p.release_topic, partition, key, value, self._millis, header)
 
 
-def _between(number: Fraction, ends: tuple[Fraction, Fraction]) -> Fraction:
-    """Clip a number to two ends."""
-    return min(max(number, ends[0]), ends[1])
+def named(trigger: Trigger) -> Callable[[bytes], str]:
+    """Make the function that names the row of a key by 32 hexadecimal digits.
 
-
-def release_id(trigger: Trigger, key: bytes) -> str:
-    """Name a released row by 32 hexadecimal digits, which are the same in every replay.
-
-    Args:
-        trigger: trigger of the release; the name depends on its charge, so a row paid for twice
-            would have two names.
+    Names are the same in every replay. They depend on the trigger's charge, so a row paid for twice
+    would have two names.
     """
-    parts = (
-        trigger.charge.encode(),
-        trigger.pipeline.encode(),
-        str(trigger.window).encode(),
-        str(trigger.index).encode(),
-        key,
-    )
+    parts = (trigger.charge, trigger.pipeline, str(trigger.window), str(trigger.index))
     # Each part carries its length, so different lists of parts never join to the same bytes.
-    joined = b"".join(b"%d:%b" % (len(part), part) for part in parts)
-    return hashlib.sha256(joined).hexdigest()[:32]
+    begun = hashlib.sha256(b"".join(_part(one.encode()) for one in parts))
+
+    def name(key: bytes) -> str:
+        digest = begun.copy()
+        digest.update(_part(key))
+        return digest.hexdigest()[:32]
+
+    return name
+
+
+def _part(data: bytes) -> bytes:
+    return b"%d:%b" % (len(data), data)

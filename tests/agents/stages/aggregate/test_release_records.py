@@ -12,15 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.agents.stages.aggregate.release_records import (
-    Writer,
-    plain,
-    release_id,
-    significant,
-)
+from hushstream.agents.stages.aggregate.release_records import Writer, named, significant
 from hushstream.agents.stages.step import route
 from hushstream.mechanisms.columns import Counted, Releases
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.parts.bounds.stated import plain
 from hushstream.topics.config.load import loads
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +59,7 @@ def test_the_golden_record():
     assert out.timestamp == 1_551_398_400_000 + 12 * 3600 * 1000
     assert json.loads(out.value or b"") == {
         "schema": "hush.release/2",
-        "release_id": release_id(trigger(P, 2, [0]), b'["a"]'),
+        "release_id": named(trigger(P, 2, [0]))(b'["a"]'),
         "pipeline": "p",
         "window": {"start": "2019-03-01T00:00:00Z", "end": "2019-03-02T00:00:00Z"},
         "trigger": 2,
@@ -92,10 +88,10 @@ def test_release_ids_name_charge_pipeline_window_trigger_and_key():
         trigger(P, 2, [0], window=1),
         trigger(P, 3, [0]),
     ]
-    ids = [release_id(t, b"k") for t in (base, *others)] + [release_id(base, b"l")]
+    ids = [named(t)(b"k") for t in (base, *others)] + [named(base)(b"l")]
     assert len(set(ids)) == len(ids) and all(len(i) == 32 for i in ids)
     # The id contains neither the place nor the time of the cut.
-    assert release_id(trigger(P, 2, [99], time=1), b"k") == ids[0]
+    assert named(trigger(P, 2, [99], time=1))(b"k") == ids[0]
 
 
 def test_the_manifest_holds_what_all_rows_have_in_common():
@@ -232,7 +228,7 @@ def test_which_values_of_a_mechanism_are_never_negative(
     settings = SETTINGS[kind].replace('sign = "gone"', "")
     text = HEAD.format(partitioner="none") + COMMON.format(name=kind, window=WINDOW)
     p = compile_config(loads(text + more + settings, environ={})).inputs[0].pipelines[0]
-    assert writer(p)._floored == floored
+    assert writer(p)._values._floored == floored
 
 
 def _erfinv(p: float) -> float:
