@@ -34,7 +34,9 @@ class Trimmer:
         self._before: dict[TP, int] = {}
         self._cut: dict[TP, int] = {}
 
-    async def round(self, applied: Mapping[TP, int], check: Callable[[], Awaitable[None]]) -> None:
+    async def round(
+        self, applied: Mapping[TP, int], check: Callable[[], Awaitable[object]]
+    ) -> None:
         """Cut each partition at its offset of the previous round, and wait for the broker.
 
         A refused cut is logged and retried in the next round, since it only costs disk space.

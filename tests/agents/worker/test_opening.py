@@ -73,15 +73,15 @@ class World:
     def manifest(self, shard: int, ordinal: int) -> Out:
         return Writer(self.p, self.triggers[ordinal - 1], shard).kept_manifest(b"{}")
 
-    def check(self, marker: Marker, end: int = 0) -> None:
+    def check(self, marker: Marker, end: int = 0, whole: bool = True) -> None:
         """Check the last shard, whose changelog was read up to ``end``."""
-        follower: Any = SimpleNamespace(clock=self.clock, check=_right)
+
+        async def right(known: Any) -> bool:
+            return whole  # and other logs are of one history
+
+        follower: Any = SimpleNamespace(clock=self.clock, check=right)
         tp, clock = TopicPartition("cells", SHARDS - 1), TopicPartition("clock", 0)
         asyncio.run(check_opening(self._kafka, follower, self._stage, tp, clock, marker, end))
-
-
-async def _right(known: Any) -> None:
-    """Other logs are of one history."""
 
 
 def test_a_release_that_the_changelog_lacks_is_found(
@@ -107,7 +107,9 @@ def test_a_release_that_the_changelog_lacks_is_found(
         world.check(world.marker(1), end=1)
     world.check(structs.replace(world.marker(1), released=0))  # of an earlier version
     world.clock = ClockLog({"p": 4}, enumerate([start(world.p), world.triggers[0]]))
-    world.check(world.marker(1))  # the clock has not fired it, so that log is older: not here
+    world.check(world.marker(1), end=1)  # the clock has not fired it: that log is older, not here
+    with pytest.raises(RewoundError, match="lacks a release that its shard has published"):
+        world.check(world.marker(1), end=1, whole=False)  # it has, but that is not read yet
 
 
 def test_nothing_is_asked_where_no_further_trigger_was_fired(broker: Broker) -> None:
