@@ -20,6 +20,7 @@ from ..mechanisms.noise import fingerprint
 from ..topics.config.access.ratchet_file import ratchet_of
 from ..topics.config.access.secret import noise_key, own_keys, signing_key, write_new_key
 from ..topics.config.load import Config, load
+from ..topics.config.toml.values import counted
 from .group import exit_code
 from .lines import with_line
 from .options import Flags, config_options, emit, json_option, member_option, read_config
@@ -99,7 +100,7 @@ Finding = tuple[str, str]  # "ok", "warn" or "fail", and a sentence
 
 def _offline(config: Config, told: Callable[[Finding], None]) -> None:
     deployment = compile_config(config)
-    told(("ok", f"configuration: {len(deployment.pipelines)} pipelines"))
+    told(("ok", f"configuration: {counted(len(deployment.pipelines), 'pipeline')}"))
     told(("ok", f"noise key, fingerprint {fingerprint(noise_key(config))}"))
     if (signing := signing_key(config)) is not None:
         told(("ok", f"signing key, public part {signing.public}"))

@@ -24,12 +24,12 @@ from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
 from ..mechanisms.accounting.composition import Spent
-from ..planning.ways import counted
 from ..reading.client import kafka_at
 from ..reading.joint import Joint, UnitSum, joint
 from ..reading.live.budget import purses
 from ..topics.config.access.secret import noise_key
 from ..topics.config.load import Config
+from ..topics.config.toml.values import counted
 from .deployed import ledger_of
 from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config, readable
@@ -168,8 +168,9 @@ def verify(flags: Flags, as_json: bool) -> None:
         emit(body)
     else:
         say(
-            f"intact: {body['records']} records, {body['charges']} charges, each epoch once, every "
-            f"trigger of the clock log paid for; head {read.head}"
+            f"intact: {counted(len(read.records), 'record')}, "
+            f"{counted(len(read.charges), 'charge')}, each epoch once, every trigger of the clock "
+            f"log paid for; head {read.head}"
         )
 
 
@@ -282,7 +283,7 @@ def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
         return
     console = Screen()
     for name, one in found.items():
-        say(f"{name}: {len(one.records)} records, chain intact, head {one.head[:16]}")
+        say(f"{name}: {counted(len(one.records), 'record')}, chain intact, head {one.head[:16]}")
     for one_sum in whole.sums:
         console.print()
         console.print(lines(one_sum))

@@ -15,6 +15,7 @@ from ..errors import HushError
 from ..offline.contents import of_file
 from ..offline.files import FileLayout
 from ..offline.loading import Loaded, Loading, LoadMode, checked, input_of
+from ..topics.config.toml.values import counted
 from .options import Flags, config_options, emit, json_option, read_config
 
 SIGNS = {"tab": "\t", r"\t": "\t", "space": " "}
@@ -108,7 +109,7 @@ def _told(done: Loaded, total: int) -> None:
     if done.before == total:
         say(f"{done.topic}: all {total:,} records were written before")
     else:
-        say(f"{done.topic}: {done.records:,} records written{more}")
+        say(f"{done.topic}: {counted(done.records, 'record')} written{more}")
     if done.unusable:
         say(f"  {done.unusable:,} of them lack a unit or a time: they will be dead letters")
 

@@ -173,8 +173,8 @@ def cost(told: Manifest) -> str:
     total, limit = paid.pipeline_epsilon_total, paid.pipeline_epsilon_limit
     if total is None:
         return text
-    least = "" if limit is None else f"; together, which is less, they may cost {limit:g}"
-    return f"{text}, added up ε={total:g} so far{least}"
+    most = "" if limit is None else f"; composed, all epochs may cost at most ε={limit:g}"
+    return f"{text}, added up ε={total:g} so far{most}"
 
 
 def in_part(told: Manifest) -> str:

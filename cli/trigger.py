@@ -16,6 +16,7 @@ from ..agents.deployment.compile import compile_config
 from ..agents.worker.lines.screen import say
 from ..errors import ConfigError, EngineError
 from ..topics.config.load import Config
+from ..topics.config.toml.values import counted
 from ..topics.records import TriggerRequest, encode
 from .deployed import cluster_of
 from .options import Flags, config_options, declared, emit, json_option, moment, read_config
@@ -167,7 +168,7 @@ class Asked:
             time.sleep(LOOK_SECONDS)
         if refused:
             fired = sum(one.triggers for one in found)
-            say(f"{fired} triggers fired; {_refused(refused)}", err=True)
+            say(f"{counted(fired, 'trigger')} fired; {_refused(refused)}", err=True)
         else:
             say("all triggers fired", err=True)
 
@@ -212,8 +213,10 @@ def _refused(epochs: int) -> str:
 def _line(one: TriggerForecast) -> str:
     least = "at least " if one.more else ""
     more = f"; {_refused(one.refused)}" if one.refused else ""
+    are = "is" if one.charges == 1 else "are"
     return (
-        f"{one.pipeline}: {least}{one.triggers} triggers; {least}{one.charges} epochs are charged: "
+        f"{one.pipeline}: {least}{counted(one.triggers, 'trigger')}; "
+        f"{least}{counted(one.charges, 'epoch')} {are} charged: "
         f"epsilon {float(one.epsilon):g}, delta {float(one.delta):g} for a unit in all of them"
         f"{more}"
     )

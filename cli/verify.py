@@ -16,6 +16,7 @@ from ..reading.client import kafka_at
 from ..reading.proof import Checkpoint, Proof, plain, prove
 from ..reading.public_topics import PublicTopics
 from ..topics.config.model import Kafka
+from ..topics.config.toml.values import counted
 from ..topics.signatures import is_public_key
 from .options import CONFIG, Flags, config_options, emit, json_option, read_config
 
@@ -128,10 +129,11 @@ def _said(proof: Proof) -> Iterator[str]:
     for name, number in proof.releases.items():
         yield f"  {name}: releases 1 to {number}, complete"
     yield (
-        f"proved: {proof.rows:,} rows, none altered, missing, doubled or out of its order, up to "
-        f"{proof.until or 'now, as nothing was released yet'}"
+        f"proved: {counted(proof.rows, 'row')}, none altered, missing, doubled or out of order, "
+        f"up to {proof.until or 'now, as nothing was released yet'}"
     )
     yield (
-        f"proved: each release was charged before it came; the ledger's chain of {proof.records:,} "
-        f"records with {proof.charges:,} charges is unbroken, head {proof.head}"
+        f"proved: each release was charged before it came; the ledger's chain of "
+        f"{counted(proof.records, 'record')} with {counted(proof.charges, 'charge')} is unbroken, "
+        f"head {proof.head}"
     )

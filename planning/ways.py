@@ -11,6 +11,7 @@ from ..mechanisms.forecast import HOLDS, percent
 from ..mechanisms.planner import HOPELESS as MOST_ERROR
 from ..mechanisms.planner import Forecast, toml
 from ..topics.config.toml.read import quoted
+from ..topics.config.toml.values import counted
 from .remedies import Needed, Trial
 from .search import GOOD, Alternative, Answer
 
@@ -150,12 +151,6 @@ def _more_units(one: Needed, units: float) -> str:
 def _roughly(number: float) -> float:
     """A number rounded to the two digits to which it is known."""
     return float(f"{number:.2g}")
-
-
-def counted(number: float, what: str) -> str:
-    """A number of things, rounded to an integer: "1 unit", "2 units"."""
-    text = f"{number:,.0f}"
-    return f"{text} {what}" if text == "1" else f"{text} {what}s"
 
 
 def _listed(places: list[int]) -> str:

@@ -31,8 +31,8 @@ from ...offline.files import stream_file
 from ...offline.purses import Left
 from ...planning.implied import implied_bound
 from ...planning.search import Answer
-from ...planning.ways import body_of, counted, show_ways
-from ...topics.config.toml.values import format_duration
+from ...planning.ways import body_of, show_ways
+from ...topics.config.toml.values import counted, format_duration
 from ...topics.names import Names
 from ..deployed import by_size, least_partitions
 from ..options import Flags, config_options, emit, json_option, read_config, readable

@@ -45,7 +45,7 @@ def test_it_says_in_words_what_is_proved(shown: list[World]) -> None:
     for words in (
         f"signed by the public key {KEY.public}",
         "p: releases 1 to 8, complete",
-        "none altered, missing, doubled or out of its order",
+        "none altered, missing, doubled or out of order",
         "each release was charged before it came",
         "is unbroken, head",
         "Hold the public key against the one that the operator publishes",

@@ -65,7 +65,7 @@ def test_who_waits_for_a_cancelled_request_is_told(empty_broker: Broker, tmp_pat
 def test_what_the_limit_does_not_pay_for_is_told_before_it_is_lost(empty_broker: Broker, tmp_path):
     limited = TOML.replace("delta = 1e-4", "delta = 1e-4, limit_epsilon = 8.0")
     with local(tmp_path, empty_broker.bootstrap, limited, {"events": 1}) as run:
-        told = "2 triggers; 1 epochs are charged: epsilon 8, delta 0.0001 for a unit in all of"
+        told = "2 triggers; 1 epoch is charged: epsilon 8, delta 0.0001 for a unit in all of"
         refused = trigger(run, "--at", "2019-03-03")
         assert told in refused.stdout and "1 epoch is refused for good" in refused.stdout
         assert refused.returncode == 2 and "needs --yes" in refused.stderr

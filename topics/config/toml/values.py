@@ -92,6 +92,16 @@ def format_duration(duration: int) -> str:
     return "".join(parts) or "0s"
 
 
+def counted(number: float, what: str) -> str:
+    """Write a number of things, rounded to an integer.
+
+    >>> counted(1, "unit"), counted(2000, "unit")
+    ('1 unit', '2,000 units')
+    """
+    text = f"{number:,.0f}"
+    return f"{text} {what}" if text == "1" else f"{text} {what}s"
+
+
 def parse_instant(value: object) -> Instant:
     """Return the microseconds since 1970 of a TOML date-time or an ISO text; UTC if unzoned.
 

@@ -182,7 +182,7 @@ def test_readers_see_what_was_spent():
     first = "a user pays ε=8 δ=0.0001 per epoch"
     assert (
         said(3, limited)
-        == f"{first}, added up ε=24 so far; together, which is less, they may cost 80"
+        == f"{first}, added up ε=24 so far; composed, all epochs may cost at most ε=80"
     )
     assert said(3) == f"{first}, added up ε=24 so far"
     assert said(0) == first
