@@ -183,7 +183,7 @@ def encode_barrier(barrier: Barrier) -> bytes:
     return _write({}, meta)
 
 
-def ends(frame: bytes) -> bool:
+def seems_barrier(frame: bytes) -> bool:
     """Guess whether a frame is a barrier, without reading it; only `decode` knows."""
     size = int.from_bytes(frame[4:8], "little")  # of the schema, which has the kind
     return frame.find(b"barrier", 8, 8 + size) >= 0

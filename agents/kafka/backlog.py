@@ -111,7 +111,7 @@ class Backlog:
         step: bytes of records offered to one step; 0: all.
         most: most records that one step takes; 0: all.
         flow: called with whether more records may come.
-        ends: whether the value of a record ends a micro-batch of its sender; None: it never does.
+        is_barrier: whether a record with this value is a barrier; None: none is.
 
     Attributes:
         end: next offset to fetch; no record before it is missing.
@@ -125,7 +125,7 @@ class Backlog:
         step: int = 0,
         most: int = 0,
         flow: Callable[[bool], object] = bool,
-        ends: Callable[[bytes], bool] | None = None,
+        is_barrier: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._room = room
         self._step = step
@@ -133,7 +133,7 @@ class Backlog:
         self._parts: deque[_Fetched] = deque()
         self._number = 0
         self._flow = flow
-        self._ends = ends
+        self._is_barrier = is_barrier
         self.end = 0
         self.size = 0
         self.paused = False
@@ -196,8 +196,8 @@ class Backlog:
             self._flow(True)
 
     def _barriers(self, records: Sequence[Any]) -> int:
-        ends = self._ends
-        return 0 if ends is None else sum(ends(record.value) for record in records)
+        tell = self._is_barrier
+        return 0 if tell is None else sum(tell(record.value) for record in records)
 
     @property
     def waiting(self) -> Queued:

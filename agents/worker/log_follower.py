@@ -61,6 +61,7 @@ class LogFollower:
         wall: learns the times of the clock log.
 
     Attributes:
+        place: the clock log's partition.
         ends: latest end offsets of `Hearers.others`; always the same dictionary.
     """
 
@@ -77,6 +78,7 @@ class LogFollower:
         self._kafka = kafka
         self._names = names
         self.clock = clock
+        self.place = TopicPartition(names.clock, 0)
         self.feedback = feedback
         self._fingerprints = fingerprints
         self._hearers = hearers
@@ -117,8 +119,7 @@ class LogFollower:
 
     async def _read_clock(self) -> None:
         """The clock log, from the snapshot that is needed; or from where an attempt got to."""
-        topic = self._names.clock
-        tp = TopicPartition(topic, 0)
+        topic, tp = self._names.clock, self.place
         start, before = self._positions.get(tp), self._read.number(tp)
         opening = Opening(0)
         if start is None:
@@ -289,9 +290,8 @@ class LogFollower:
             if places := self._read.places:
                 client.assign(places)
                 await self._read.check(client)
-        clock = TopicPartition(self._names.clock, 0)
         # The last offset is often a transaction's marker; a trigger would have one of its own.
-        return found.get(clock, 0) - self._positions.get(clock, 0) < BESIDE
+        return found.get(self.place, 0) - self._positions.get(self.place, 0) < BESIDE
 
     async def reach_back(
         self, place: int, pipelines: Sequence[str], raw: tuple[str, int] | None = None
@@ -340,7 +340,7 @@ class LogFollower:
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
-                while self._positions[TopicPartition(self._names.clock, 0)] < place:
+                while self._positions[self.place] < place:
                     self._further.clear()
                     await self._further.wait()
         except TimeoutError:  # the broker may be away; the shard tries again

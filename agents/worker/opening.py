@@ -24,14 +24,12 @@ async def check_opening(
     follower: LogFollower,
     stage: StageSpec,
     tp: TP,
-    clock: TP,
     marker: Marker,
     end: int,
 ) -> None:
     """Check that the logs are of this history, and read the beats from the marker's place on.
 
     Args:
-        clock: partition of the clock log.
         end: end of the changelog as read; the marker is the last one before it.
 
     Raises:
@@ -39,7 +37,7 @@ async def check_opening(
             or the shard has released more than the marker says.
         EngineError: raw records from there on were deleted.
     """
-    whole = await follower.check({tp: marker.applied, clock: marker.clock})
+    whole = await follower.check({tp: marker.applied, follower.place: marker.clock})
     if stage.pipeline is None:
         await check_kept(kafka, tp, marker.applied)
         pipelines = [p.name for p in stage.source.pipelines]

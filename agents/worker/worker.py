@@ -290,7 +290,7 @@ class Worker:
     async def before_open(self, tp: TP, marker: Marker, end: int) -> None:
         """Check that the logs are of the history of a shard: see `check_opening`."""
         stage, kafka = self._topology.of(*tp), self.setup.config.kafka
-        await check_opening(kafka, self._follower, stage, tp, self._clock.tp, marker, end)
+        await check_opening(kafka, self._follower, stage, tp, marker, end)
 
     def _have_read(self) -> bool:
         """Whether each shard of a raw topic has applied some records that the clock log covers."""

@@ -164,7 +164,7 @@ def test_barriers_carry_their_whole_trigger(totals, origin):
     assert isinstance(taken, Barrier)
     assert (taken.origin, taken.trigger) == (origin, trigger)
     assert taken.totals.tolist() == totals and taken.totals.dtype == np.int64
-    assert frames.ends(frames.encode_barrier(barrier))
+    assert frames.seems_barrier(frames.encode_barrier(barrier))
 
 
 def test_a_frame_that_names_a_barrier_is_none_by_that():
@@ -173,8 +173,8 @@ def test_a_frame_that_names_a_barrier_is_none_by_that():
     one = EventSlice(0, 1, units, keys, np.arange(2), np.empty((2, 0), np.int64), sign)
     part = Part(keys, np.zeros(2, np.uint8), np.ones((2, 1), np.int64), np.zeros(1, np.int64))
     for frame in (*frames.encode_events(0, one), *frames.encode_cells(0, 0, 1, part)):
-        assert not frames.ends(frame)
-    assert not frames.ends(b"") and not frames.ends(b"barrier")
+        assert not frames.seems_barrier(frame)
+    assert not frames.seems_barrier(b"") and not frames.seems_barrier(b"barrier")
 
 
 @given(slices(), st.data())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aiokafka.structs import TopicPartition as TP
 
-from ....topics.frames import ends
+from ....topics.frames import seems_barrier
 from ...kafka.cluster import Cluster
 from ...stages.topology import AGGREGATE, BOUND, VIEW, StageFactory, StageSpec, Topology
 from ..setup import WorkerSetup
@@ -81,7 +81,7 @@ class ShardMaker:
             resume=setup.resume_of(stage.source, tp.partition) if raw else 0,
             place=setup.names.place,
             rest=self._rest(tp, stage),
-            ends=ends if stage.stage == BOUND else None,
+            is_barrier=seems_barrier if stage.stage == BOUND else None,
         )
 
     def _rest(self, tp: TP, stage: StageSpec) -> Rest | None:

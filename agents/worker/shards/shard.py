@@ -68,10 +68,10 @@ class Shard:
         self.progress = Progress(f"shard {self._name}")
         self._shared = shared
         self._spec = spec
-        self._stage = stage
-        self._host = host
+        self._stage, self._host = stage, host
+        flow = partial(host.flow, spec.tp)
         self._backlog = Backlog(
-            shared.room, spec.step_bytes, spec.step_records, partial(host.flow, spec.tp), spec.ends
+            shared.room, spec.step_bytes, spec.step_records, flow, spec.is_barrier
         )
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None

@@ -48,7 +48,7 @@ class ShardSpec:
     resume: int = 0  # offset before which records are skipped, since their loss was accepted
     place: Find = here  # maps topics that its stage sends to
     rest: Rest | None = None  # rest between its steps; None: none
-    ends: Callable[[bytes], bool] | None = None  # see `Backlog`
+    is_barrier: Callable[[bytes], bool] | None = None  # see `Backlog`
 
     def state(self, shared: Shared, moved: Callable[[], None]) -> LocalState:
         """Make the table, closed; ``moved`` as for `LocalState`."""

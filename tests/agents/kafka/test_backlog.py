@@ -162,7 +162,7 @@ def test_a_step_that_is_cancelled_as_its_turn_comes_gives_it_back():
 
 
 def test_records_that_end_a_micro_batch_are_counted_while_they_wait():
-    held = Backlog(Room(MB), ends=lambda value: value == b"|")
+    held = Backlog(Room(MB), is_barrier=lambda value: value == b"|")
     values = [b"a", b"|", b"b", b"|", b"|", b"c"]
     records = [SimpleNamespace(offset=n, value=value) for n, value in enumerate(values)]
     held.take(Interval(TP("t", 0), 0, 4, records[:4], 7))

@@ -79,9 +79,10 @@ class World:
         async def right(known: Any) -> bool:
             return whole  # and other logs are of one history
 
-        follower: Any = SimpleNamespace(clock=self.clock, check=right)
-        tp, clock = TopicPartition("cells", SHARDS - 1), TopicPartition("clock", 0)
-        asyncio.run(check_opening(self._kafka, follower, self._stage, tp, clock, marker, end))
+        place = TopicPartition("clock", 0)
+        follower: Any = SimpleNamespace(clock=self.clock, place=place, check=right)
+        tp = TopicPartition("cells", SHARDS - 1)
+        asyncio.run(check_opening(self._kafka, follower, self._stage, tp, marker, end))
 
 
 def test_a_release_that_the_changelog_lacks_is_found(
