@@ -23,7 +23,9 @@ REGISTRY = "the schema registry for"
 UNSTOPPED = "the worker did not stop"
 UNCOUNTED = "between its stages"
 """In a refusal: a frame is missing or came twice, because one log alone has lost its end."""
-OF_ONE = TRIMMED, UNCOUNTED, UNPAID
+MISSTATED = "were charged by then"
+"""In a refusal: a trigger was fired again, after later epochs had been charged."""
+OF_ONE = TRIMMED, UNCOUNTED, UNPAID, MISSTATED
 """In refusals of a cluster of which one log alone has lost its end."""
 LATE = ("a barrier is missing", "the clock log of pipeline", UNCOUNTED)
 """Errors of a stage that has begun: late for a cluster that was set back as a whole."""
