@@ -114,6 +114,9 @@ def test_a_place_is_known_by_the_entry_before_it():
     assert [log.passed(place) for place in (7, 8, 9, 10)] == [None, None, 11, 0]
     log.restore(0, None, 2, entries)  # read again
     assert [log.passed(place) for place in (3, 5, 7, 9)] == [5, records[2].time, 9, 11]
+    log.prune(9)
+    log.restore(9, None, 9, ())  # the log read again counts, and not what was known before
+    assert log.passed(9) is None
     log.restore(6, None, 6, entries[3:])  # what was before it is trimmed
     assert [log.passed(place) for place in (5, 6, 7)] == [None, None, 9]
 

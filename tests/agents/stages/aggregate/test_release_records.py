@@ -90,6 +90,8 @@ def test_release_ids_name_charge_pipeline_window_trigger_and_key():
     ]
     ids = [named(t)(b"k") for t in (base, *others)] + [named(base)(b"l")]
     assert len(set(ids)) == len(ids) and all(len(i) == 32 for i in ids)
+    name = named(base)  # names of one release do not depend on each other
+    assert [name(key) for key in (b"k", b"l", b"k")] == [ids[0], ids[-1], ids[0]]
     # The id contains neither the place nor the time of the cut.
     assert named(trigger(P, 2, [99], time=1))(b"k") == ids[0]
 
