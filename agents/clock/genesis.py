@@ -374,7 +374,6 @@ def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -
     producer = cluster.producer(**{"transactional.id": identity, "acks": "all"})
     try:
         producer.init_transactions(30)
-        # Read the ledger only now: after the fence, no other process can add to it unseen.
         lines = compose()
         if not lines:
             return
@@ -382,6 +381,8 @@ def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -
         for line in lines:
             producer.produce(line.topic, line.value, key=line.key, partition=0, on_delivery=told)
         producer.commit_transaction(30)
+        for topic in {line.topic for line in lines}:
+            cluster.offsets.settle(topic, 30)  # a worker may be started as soon as this returns
     except KafkaException as error:
         if error.args[0].code() in FENCED:
             raise Overtaken(

@@ -124,7 +124,7 @@ def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) ->
         return ledger
     until = time.monotonic() + cluster.kafka.outage_timeout / 1e6
     while True:
-        ending = time.monotonic() < until and _ending(cluster, names.ledger)
+        ending = time.monotonic() < until and cluster.offsets.open(names.ledger)
         ledger = read_ledger(cluster, names.deployment)
         try:
             read.check_paid(ledger)
@@ -132,11 +132,6 @@ def check_paid(cluster: Cluster, read: Clocked, ledger: Ledger, names: Names) ->
         except LedgerError:
             if not ending:
                 raise
-
-
-def _ending(cluster: Cluster, topic: str) -> bool:
-    """Whether a transaction is open in a topic of one partition."""
-    return cluster.offsets.ends(topic, 1)[0] < cluster.offsets.written(topic, 0)
 
 
 def committed_lists(kafka: Kafka, topic: str, start: int = 0) -> Iterator[list[RawRecord]]:

@@ -54,6 +54,19 @@ class PartitionOffsets:
         # A new topic may be unknown for a moment, so any error may be transient.
         return self._ask([place], OffsetSpec.latest(), "READ", lambda _: True, all_)[0]
 
+    def open(self, topic: str) -> bool:
+        """Whether a transaction is open in a topic of one partition."""
+        return self.ends(topic, 1)[0] < self.written(topic, 0)
+
+    def settle(self, topic: str, seconds: float) -> None:
+        """Wait until no transaction is open in a topic of one partition, or time is up.
+
+        Brokers answer a commit before its records can be read.
+        """
+        until = time.monotonic() + seconds
+        while self.open(topic) and time.monotonic() < until:
+            time.sleep(0.1)
+
     def _ask(
         self,
         places: list[TopicPartition],

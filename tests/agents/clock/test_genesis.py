@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
 from hushstream.agents.clock import genesis as admin
 from hushstream.agents.clock.begins import opened
 from hushstream.agents.clock.ledger import FORMAT, SHARED, Ledger
+from hushstream.agents.kafka.offsets import PartitionOffsets
 from hushstream.agents.worker.admission import prepare
 from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
@@ -244,7 +245,7 @@ def test_a_ledger_of_another_format_is_refused(broker, unique, tmp_path):
 
 
 def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, monkeypatch):
-    later = SHARED + 1
+    later, settled = SHARED + 1, list[str]()
     begun = admin.read_ledger(made.cluster, made.name)
     assert begun.format == FORMAT == begun.genesis["format"]
     with monkeypatch.context() as patch:
@@ -253,10 +254,18 @@ def test_topics_raises_the_format_and_only_then_a_later_version_starts(made, mon
         said = f"has format {FORMAT}, and workers of this version write {later}: stop all workers"
         assert said in made.refused()
         prepare(made.config(), role="auditor")  # it writes nothing and only compares releases
+        settle = PartitionOffsets.settle
+
+        def noted(offsets: PartitionOffsets, topic: str, seconds: float) -> None:
+            settled.append(topic)
+            settle(offsets, topic, seconds)
+
+        patch.setattr(PartitionOffsets, "settle", noted)
         for _ in range(2):  # the second time writes nothing
             admin.Beginning(made.cluster, made.deployment, 1, 1, made.secret).begin()
         kinds = [r.kind for r in prepare(made.config()).ledger.records]
         assert kinds == ["genesis", "pipeline", "format"]
+        assert settled == [ledger_topic(made.name)]  # a worker that starts now can read it
     before = made.cluster.offsets.ends(ledger_topic(made.name), 1)
     assert f"reached format {later}, but this version" in made.refused()
     with pytest.raises(EngineError, match=f"reached format {later}"):

@@ -66,3 +66,17 @@ def test_an_error_that_passes_is_waited_out_and_another_is_not(method: str, monk
     with pytest.raises(EngineError, match=r"^t: its offsets are unknown: ") as found:
         getattr(asked(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), 7), method)("t", 1)
     assert not isinstance(found.value, OutageError)
+
+
+@pytest.mark.parametrize(
+    ("ends", "seconds", "waits"),
+    [((9, 9), 9.0, 0), ((7, 9, 7, 9, 9, 9), 9.0, 2), ((7, 9, 9, 9), 0.0, 0)],
+)
+def test_records_of_a_commit_are_awaited_until_they_can_be_read(
+    ends: tuple[int, ...], seconds: float, waits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(module.time, "sleep", slept.append)
+    assert asked(*ends).open("t") == (ends[0] < ends[1])
+    asked(*ends).settle("t", seconds)
+    assert len(slept) == waits
