@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +20,19 @@ from ..topics.calendar import CalendarSpan
 from ..topics.config.expressions.derive import Derive
 from ..topics.config.inputs.places import place_of
 from ..topics.config.pipelines.pipeline import PipelineSettings
-from ..topics.config.pipelines.windows import Triggers
+from ..topics.config.pipelines.windows import Length, Triggers
 from ..topics.config.toml.values import Duration, format_duration
 from .records import Records
 
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 LENGTHS = tuple(map(Duration, (60 * SECOND, HOUR, 6 * HOUR, DAY, 7 * DAY, 28 * DAY)))
+EARLIER = tuple(
+    Duration(number * unit)
+    for unit, numbers in ((SECOND, (1, 2, 5, 10, 15, 30)), (60 * SECOND, (1, 2, 5, 10, 15, 30)),
+                          (HOUR, (1, 2, 3, 4, 6, 12)), (DAY, (1,)))
+    for number in numbers
+)  # fmt: skip
+LOOKS, MOST_LOOKS = 24, 96  # wanted and most triggers of a window that is released early as well
 LARGER = 8  # the largest ε tried is this times the configured ε, but at least this itself
 SMALLER = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 10))
 MOST_EPSILON = 20
@@ -75,6 +83,38 @@ def coarser(base: Variant, records: Records) -> Iterator[Variant]:
     yield from longer
     yield from fewer
     yield from (found for one in fewer for found in _longer(one, records))
+
+
+def oftener(base: Variant) -> Variant | None:
+    """The same windows, released early as well: about `LOOKS` times, the old times among them.
+
+    None: a window has half as many triggers already, no interval fits, or triggers follow none.
+    """
+    settings = base.settings
+    length, every = settings.window.length, settings.triggers.every
+    if length is None or every is None or settings.window.hop or settings.schedule == "external":
+        return None
+    whole, now = _size(length), _size(every)
+    if 2 * whole >= LOOKS * now:
+        return None
+    fitting = [one for one in EARLIER if one < now and now % one == 0]
+    few = min(fitting, key=lambda one: abs(log(whole / one / LOOKS)), default=None)
+    if few is None or whole > MOST_LOOKS * few:
+        return None
+    best: Length = few
+    if isinstance(length, CalendarSpan) and few >= DAY:
+        best = CalendarSpan.of(few // DAY, "day")
+    text = best if isinstance(best, CalendarSpan) else format_duration(best)
+    made = replace(settings, triggers=Triggers(every=best))
+    changes = base.changes | {"triggers.every": f'"{text}"'}
+    return base._replace(settings=made, changes=changes, words=f"a release every {text}")
+
+
+def _size(length: Duration | CalendarSpan) -> int:
+    """Microseconds; a month has 30 days, and no day 23 or 25 hours."""
+    if not isinstance(length, CalendarSpan):
+        return length
+    return length.step * (30 * DAY if length.grid == "month" else DAY)
 
 
 def shorter(base: Variant) -> Iterator[Variant]:

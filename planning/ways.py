@@ -110,7 +110,7 @@ def conclusions(answer: Answer) -> list[str]:
         if answer.needed is not None:
             found.append(_more_units(answer.needed, base.window["units"]))
     else:
-        found += answer.missing if len(answer.ways) < 3 else ()
+        found += answer.missing
     if answer.other:
         found.append(answer.other)
     found.append(

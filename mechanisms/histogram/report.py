@@ -15,6 +15,10 @@ from ..parts.bounds.bounding import Bound
 from .keyed_sums import FoundKeys
 
 _Z95 = 1.6448536269514722
+_ONCE = (
+    "none: no key is public before a window's only trigger; with earlier ones (triggers.every) "
+    "the last usually shows more keys with less error, at the same cost"
+)
 _BY_TRIGGER = {  # name of a factorisation: its setting, and its noise over the triggers
     "terminal": ("terminal", "grows slowly, and is less at the last trigger"),
     "final": ("final", "more than usual until the last trigger, which has less than usual"),
@@ -100,8 +104,9 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
             spread = f"±{listed(first)} at the first trigger … ±{listed(last)}"
             rows.append(("noise over time", spread))
         rows.append(_by_trigger(body))
-        if "adaptive_weight" in body["bound"]:
-            rows.append(("feedback", f"a public key is known {_triggers(body['delay'])} later"))
+    if "adaptive_weight" in body["bound"]:
+        known = f"a public key is known {_triggers(body['delay'])} later"
+        rows.append(("feedback", known if len(body["noise_stddev"]) > 1 else _ONCE))
     return rows + _key_rows(body, unit) if "threshold" in body else rows
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import operator
 import sys
 from pathlib import Path
 from typing import Any
@@ -100,9 +102,22 @@ def test_ours_and_theirs_are_judged_alike() -> None:
     exact = rivals.figures(one, one.truth() > 0, one.truth(), 1.0)
     assert exact == (np.count_nonzero(one.truth()), 0, 1)
     assert rivals.figures(one, np.zeros(16, bool), one.truth(), 1.0) == (0, 1, 1)
-    mine = rivals.ours(HistogramParameters(budget=32), BUDGET)(one, 1)
+    mine = rivals.ours(rivals.Ours(HistogramParameters(budget=32), 24), BUDGET)(one, 1)
     sips = rivals.theirs(_rivals.Sips(_rivals.Setting(4, 4, "1/2 counts"), BUDGET), BUDGET)
     assert 0 < mine.l1 < sips(one, 1).l1 < 1 and mine.seconds > 0
+
+
+def test_ours_costs_the_same_with_early_releases() -> None:
+    for quick, times in itertools.product((True, False), (1, 4, 24)):
+        found = list(rivals.candidates(quick, times))
+        assert {one.releases for one in found} == {times, 24}
+        assert len(set(map(str, found))) == len(set(found))
+    once = rivals.Ours(HistogramParameters(budget=8, factorization="final"), 1)
+    early, budget = once._replace(releases=24), BUDGET._replace(times=1)
+    plays = [rivals.ours(one, budget) for one in (once, early)]
+    loads = [rivals.published(0.003, n) for n in (1, 2)]
+    keys = [[play(load, 1).keys for load in loads] for play in plays]
+    assert all(map(operator.lt, *keys))
 
 
 def row(who: str, aim: str, keys: float, l1: float, shape: str = "a") -> dict[str, Any]:

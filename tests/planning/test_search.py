@@ -8,11 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.mechanisms.catalogue import planner_of
 from hushstream.mechanisms.workload import Sample
 from hushstream.planning.search import (
+    EARLIER,
+    EARLY,
     GOOD,
     RETUNED,
     WORK,
@@ -198,3 +201,40 @@ def test_other_settings_than_the_given_ones_are_called_so_and_what_those_cut(
     show_ways(console, "pages", "histogram", answer)
     text = " ".join(console.export_text().split())
     assert "with the settings as given it is" in text and "and the bound cuts off 9" in text
+
+
+def daily(path: Path, visits: int) -> Answer:
+    """The answer for windows with one release, and users of so many visits to pages of a law."""
+    rng = np.random.default_rng(7)
+    user = rng.permutation(np.repeat(np.arange(30_000 // visits), visits))
+    page = (300 * rng.random(30_000) ** 4).astype(int)
+    times = START + np.arange(30_000) * 24 * HOUR // 30_000
+    rows = [f"u{u},p{p},20,{t},x" for u, p, t in zip(user, page, times, strict=True)]
+    path.write_text("\n".join(["user,page,age,t,spare", *rows]))
+    text = INPUT.replace('"1h"', '"1d"').replace('"30m"', '"1d"').replace(', "age"', "")
+    text = text.replace("epsilon = 1.0", "epsilon = 6.0").replace(
+        ", budget = 4, adaptive_weight = 0", ""
+    )
+    made, records = read(path, text)
+    (source,) = compile_config(made).inputs
+    ticks: list[int] = []
+    search = Search(source.pipelines[0], made.pipeline[0], records, lambda: ticks.append(1))
+    found = search.answer(path)
+    assert len(ticks) <= search.ticks()
+    return found
+
+
+def test_early_releases_are_a_way_where_they_make_the_last_one_better(tmp_path: Path) -> None:
+    found = daily(tmp_path / "visits.csv", visits=30)
+    base, early = found.ways[:2]
+    assert (early.title, early.variant.changes) == (EARLIER, {"triggers.every": '"1h"'})
+    assert early.best.score < 0.95 * base.best.score and EARLY in early.notes
+    assert early.variant.settings.window == base.variant.settings.window
+    assert early.cost == base.cost
+    lines = body_of("histogram", found)["ways"][1]["toml"]
+    assert lines[0] == 'triggers.every = "1h"' and lines[1].startswith("mechanism = ")
+
+
+def test_early_releases_are_no_way_where_each_unit_has_one_record(tmp_path: Path) -> None:
+    found = daily(tmp_path / "visits.csv", visits=1)
+    assert len(found.ways) > 1 and EARLIER not in [one.title for one in found.ways]

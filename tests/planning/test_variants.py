@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hushstream.planning.variants import coarser, given, shorter
+import pytest
+from hushstream.planning.variants import coarser, given, oftener, shorter
 
 from .visits import HOUR, INPUT, START, read, write
 
@@ -40,3 +41,54 @@ def test_numbers_that_name_things_and_coordinates_have_no_bands(tmp_path: Path) 
         made, records = read(path, text)
         words = [one.words for one in coarser(given(made.pipeline[0], records, None), records)]
         assert any("in bands" in one for one in words) == (named == ["size", "age"]), named
+
+
+@pytest.mark.parametrize(
+    ("length", "every", "found"),
+    [
+        ('"1d"', '"1d"', '"1h"'),
+        ('"1d"', '"12h"', '"1h"'),
+        ('"1d"', '"90m"', None),  # sixteen a day are enough
+        ('"1h"', '"1h"', '"2m"'),
+        ('"1h"', '"20m"', '"2m"'),
+        ('"7d"', '"7d"', '"6h"'),
+        ('"35m"', '"35m"', '"1m"'),
+        ('"7s"', '"7s"', '"1s"'),
+        ('"1s"', '"1s"', None),
+        ('"1 day"', '"1 day"', '"1h"'),
+        ('"1 week"', '"1 day"', '"6h"'),
+        ('"1 month"', '"1 month"', '"1 day"'),
+        ('"1 year"', '"1 month"', None),
+        ('"3 years"', '"3 years"', None),
+        ('"5d"', '"5d"', '"6h"'),
+        ('"97s"', '"97s"', None),
+        ('"89s"', '"89s"', '"1s"'),
+    ],
+)
+def test_early_releases_keep_the_old_times_and_are_about_two_dozen(
+    tmp_path: Path, length: str, every: str, found: str | None
+) -> None:
+    text = INPUT.replace('length = "1h"', f"length = {length}").replace('"30m"', every)
+    made, records = read(write(tmp_path / "visits.csv", rows=100), text)
+    one = oftener(given(made.pipeline[0], records, None))
+    assert (one and one.changes) == (found and {"triggers.every": found})
+    if one is not None:
+        changed = text.replace(f"every = {every}", f"every = {found}")
+        again, _ = read(tmp_path / "visits.csv", changed)
+        assert again.pipeline[0] == one.settings
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ('every = "30m"', 'cron = "*/30 * * * *", count = 2'),
+        ('every = "30m" }', 'every = "30m" }\nschedule = "external"'),
+        ('length = "1h"', 'length = "1h", hop = "30m"'),
+        ('length = "1h"', "horizon = 2"),
+    ],
+)
+def test_triggers_at_no_interval_or_on_demand_have_no_early_releases(
+    tmp_path: Path, changed: tuple[str, str]
+) -> None:
+    made, records = read(write(tmp_path / "visits.csv", rows=100), INPUT.replace(*changed))
+    assert oftener(given(made.pipeline[0], records, None)) is None

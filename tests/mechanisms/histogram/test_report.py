@@ -67,7 +67,10 @@ def test_the_usual_noise_is_that_of_the_default() -> None:
 def test_a_plan_of_one_trigger_tells_no_course() -> None:
     made = build("histogram", HistogramParameters(), replace(SETTING, horizon=1))
     rows = dict(made.plan_rows("user"))
-    assert not rows.keys() & {"noise over time", "noise by trigger", "feedback"}
+    assert not rows.keys() & {"noise over time", "noise by trigger"}
+    assert rows["feedback"].startswith("none: ") and "(triggers.every)" in rows["feedback"]
+    none = build("histogram", HistogramParameters(budget=1), replace(SETTING, horizon=1))
+    assert "feedback" not in dict(none.plan_rows("user"))
     assert float(rows["threshold of a key"]) > 0
 
 
