@@ -301,8 +301,13 @@ class Faults:
     def keyfile(self, machine: Machine, at: float, size: float) -> float:
         """Crash; then the file with forgotten keys lacks its last contents."""
         self._at(at, machine.kill, 1 + size * 10)
-        self._at(at + 0.5, lose_keys, machine.name, 1 + int(size * 97) % 3)
+        self._at(at + 0.5, self._lose_keys, machine, 1 + int(size * 97) % 3)
         return 1 + size * 10
+
+    @staticmethod
+    def _lose_keys(machine: Machine, number: int) -> None:
+        if not machine.alive:  # it may run again by now, after a fault that began earlier
+            lose_keys(machine.name, number)
 
     def growth(self, machine: Machine, at: float, size: float) -> float:
         """Add partitions to the raw topic; an operator counts them later."""
