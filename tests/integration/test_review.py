@@ -185,6 +185,9 @@ class Racing(Pinned):
     def begins(self, topic: str, partitions: int) -> list[int]:
         return [0] * partitions
 
+    def settle(self, topic: str, seconds: float) -> None:
+        assert self.logs[topic]  # what is awaited was written
+
     def read(self, topic: str) -> list[Any]:
         return [SimpleNamespace(value=lambda v=v: v) for v in self.logs.get(topic, [])]
 

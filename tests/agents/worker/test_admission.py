@@ -302,7 +302,7 @@ def test_a_start_waits_for_a_transaction_that_brokers_have_not_ended_in_the_ledg
         reads.append("whole" if ends and len(reads) == 3 else "short")
         return reads[-1]
 
-    offsets = SimpleNamespace(ends=lambda *_: [5], written=lambda *_: 6)
+    offsets = SimpleNamespace(open=lambda topic: topic == "l")
     cluster: Any = SimpleNamespace(kafka=SimpleNamespace(outage_timeout=300_000), offsets=offsets)
     log: Any = SimpleNamespace(check_paid=check)
     monkeypatch.setattr(clock_start, "read_ledger", read_ledger)
@@ -318,7 +318,7 @@ def test_a_start_waits_for_a_transaction_that_brokers_have_not_ended_in_the_ledg
         paid()
     assert len(reads) > 4
     reads.clear()
-    offsets.written = lambda *_: 5  # nothing is open: the charge is missing
+    offsets.open = lambda topic: False  # the charge is missing
     with pytest.raises(LedgerError):
         paid()
     assert len(reads) == 1
