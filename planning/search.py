@@ -119,7 +119,7 @@ class Search:
         return 5 * runs(self._planner, question, WORK) + 3 * MOST_VARIANTS + STEPS
 
     def answer(self, path: Path) -> Answer:
-        """Find three ways; ``path`` names the file.
+        """Find three ways, or four where early releases help; ``path`` names the file.
 
         Raises:
             ParameterError: the configuration contradicts itself.
