@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from hushstream.mechanisms.accounting import gdp_mu
@@ -73,15 +73,6 @@ class Bounded(NamedTuple):
     def counts(self, keys: int) -> np.ndarray:
         """(keys,) accepted records."""
         return np.bincount(self.key, self.records, keys).astype(np.int64)
-
-
-class Rival(Protocol):
-    """A library at one setting."""
-
-    name: ClassVar[str]
-
-    def release(self, accepted: Bounded, keys: int, draw: np.random.Generator) -> Counts:
-        """One release of all records so far."""
 
 
 def bounded(work: Workload, upto: int, setting: Setting, draw: np.random.Generator) -> Bounded:

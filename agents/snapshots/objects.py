@@ -10,7 +10,6 @@ from typing import Any
 
 from ...errors import ConfigError, SnapshotError
 
-SCHEMES = ("s3", "gs", "az", "file")
 REQUEST_SECONDS = 60.0  # for one object, including retries
 CONNECT_SECONDS = 5
 

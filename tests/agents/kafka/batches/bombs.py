@@ -12,7 +12,6 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c, encode_varint
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-AFTER_CRC = 21
 CODECS = {"gzip": 1, "lz4": 3, "zstd": 4}
 
 
