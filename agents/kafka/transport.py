@@ -33,7 +33,7 @@ from .patience import ROLE, aio_refusal, asked_to_end, through_outages
 from .private import of_aiokafka, of_faust, of_faust_assignor
 from .progress import Progress
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger("hushstream.kafka")
 ALIAS = "hush"
 MAX_RECORDS = 20_000  # of one interval
 POLL_SECONDS = 0.1
@@ -294,7 +294,7 @@ class Consumer(of_faust.HookedConsumer):
         if (error := of_aiokafka.group_error(client)) is None:
             return None
         if (refused := aio_refusal(error, ROLE)) is None:
-            logger.warning("joining the group again, after an error of its coordinator: %s", error)
+            log.warning("joining the group again, after an error of its coordinator: %s", error)
             self.thread.thread_loop.call_soon_threadsafe(of_aiokafka.join_again, client)
         return refused
 
