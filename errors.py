@@ -142,6 +142,10 @@ class RewoundError(EngineError):
         self.evidence = evidence
 
 
+class TrimmedError(EngineError):
+    """A log no longer holds the position from which it is to be read."""
+
+
 class DamagedError(EngineError):
     """Files of a local table are damaged or missing; it can be restored from its changelog."""
 

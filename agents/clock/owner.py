@@ -15,7 +15,7 @@ from typing import Any
 from aiokafka.errors import NotLeaderForPartitionError, ProducerFenced
 from aiokafka.structs import TopicPartition
 
-from ...errors import EngineError
+from ...errors import HushError
 from ...topics.config.pipelines.schedule import Due
 from ...topics.records import (
     Beat,
@@ -316,7 +316,7 @@ class ClockOwner:
                 if isinstance(record, Trigger) and self._witness is not None:
                     note = self._witness.note
                     await asyncio.to_thread(note, answer.offset, encode(record), self._known.ledger)
-        except EngineError:
+        except HushError:
             await self._producer.abort_transaction()
             raise
         await self._producer.commit_transaction()

@@ -79,10 +79,18 @@ class Witness:
             seen = msgspec.json.decode(self._path.read_bytes(), type=Sighting)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError):
+        except OSError as error:
+            raise LedgerError(
+                f"engine.witness: {self._path} cannot be read ({error.strerror}): mend its storage "
+                "or its rights"
+            ) from error
+        except msgspec.MsgspecError:
             seen = None
         if seen is None or seen.schema != SCHEMA:
-            raise LedgerError(f"engine.witness: {self._path} cannot be read: restore it")
+            raise LedgerError(
+                f"engine.witness: {self._path} is damaged: if `hush check` finds nothing else on "
+                "any worker, remove it, and a new one begins; never restore an old one"
+            )
         if seen.genesis != self._names.genesis:
             raise LedgerError(
                 f"engine.witness: {self._path} has witnessed genesis {seen.genesis}, this cluster "

@@ -19,10 +19,10 @@ from functools import cache
 from typing import Any
 
 import aiokafka
-from aiokafka.errors import DuplicateSequenceNumber
+from aiokafka.errors import DuplicateSequenceNumber, MessageSizeTooLargeError
 from aiokafka.structs import TopicPartition
 
-from ...errors import EngineError, RewoundError
+from ...errors import EngineError, RewoundError, TrimmedError
 from ...topics.config.model import Kafka
 from .access.tokens import client_options
 from .forgotten import end_forgotten, never_answered
@@ -263,7 +263,7 @@ async def read_to_end(
         Records, the position reached, and the end; at least once, possibly without records.
 
     Raises:
-        EngineError: ``start`` is below what the topic still has.
+        TrimmedError: ``start`` is below what the topic still has.
         RewoundError: ``start`` is above its end.
         TimeoutError: nothing came for `READ_SECONDS` although the end was not reached.
     """
@@ -274,7 +274,7 @@ async def read_to_end(
         position = begin if start is None else start
         end = (await reached(client, {tp: position}))[tp]
         if position < begin:
-            raise EngineError(f"{topic}-{partition} does not hold the position that is wanted")
+            raise TrimmedError(f"{topic}-{partition} does not hold the position that is wanted")
         yield [], position, end
         async for records, reached_now in read_span(client, tp, position, end, columns):
             yield records, reached_now, end
@@ -293,6 +293,7 @@ async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
     Raises:
         KafkaError: one was refused, so the transaction must not be committed.
         RightError: the right to write is refused, so a retry is useless.
+        EngineError: a record is too large for its topic, so a retry is useless.
     """
     for one in sent:
         one.add_done_callback(heard)
@@ -301,6 +302,11 @@ async def answers(sent: Sequence[asyncio.Future[Any]]) -> list[Any]:
         if any(one.offset < 0 for one in told):  # of the first record, where it is one's batch
             raise DuplicateSequenceNumber
         return told
+    except MessageSizeTooLargeError as error:
+        raise EngineError(
+            "the brokers refuse a record as too large: let max.message.bytes of the topics that "
+            "`hush topics --print` lists be at least 1048588; a restart does not help until then"
+        ) from error
     except Exception as error:
         if (refused := aio_refusal(error, ROLE, "WRITE")) is not None:
             raise refused from error

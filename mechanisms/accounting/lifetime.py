@@ -23,8 +23,8 @@ touches are functions of the past: they are predictable. On every path the squar
 add up to at most Σ sₑ μ²/left ≤ fμ² over all epochs e, hence the Gaussian parts are together at
 least as hard to tell apart as N(0, 1) and N(√f μ, 1), stopping included (`composition`). Pure steps
 and the slack of discrete noise are sums over what the unit touches, at most fe. The expected number
-of coupling failures is a sum over epochs as well: given what was released before a unit comes to a
-key, the noise there still has the distribution it was drawn from, so an epoch adds at most
+of coupling failures is a sum over epochs as well: what was released before a unit comes to a
+hidden key makes no failure there more likely (`key_selection`), so an epoch adds at most
 E[sₑ]·c/left, and all epochs at most fc by the bound on every path. The probability of any failure
 is at most that expected number. ∎
 

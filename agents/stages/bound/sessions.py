@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ....formats.events.expressions.valued import ValueFields
 from ....formats.events.fields import NumericField
+from ....formats.events.types import typed
 from ....formats.events.views import Numbers, on_grid
 from ....mechanisms.columns import I64
 from ....mechanisms.keys import Keys
@@ -143,7 +144,7 @@ def values_of(
         made = mechanism.encode(given)
         kept = np.flatnonzero(made.keep)
         return made.value[kept], kept
-    read = ValueFields(size, lambda path, role: numbers[path].tolist())
+    read = ValueFields(size, lambda path, role: typed(numbers[path].tolist(), role))
 
     def column(one: NumericField) -> Numbers:
         counted = None if one.where is None else one.where.fulfilled(read)

@@ -31,6 +31,7 @@ epoch that has records of it, other epochs than the one above included.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -55,6 +56,7 @@ from .schemas import KnownSchemas, SchemaSource
 from .unit_digests import UnitDigests
 
 AT_ONCE = 40_000  # records of one step
+_INTEGER = re.compile("0|-?[1-9][0-9]*")
 
 
 class AttributeLog(Protocol):
@@ -226,6 +228,4 @@ class UnitAttributes:
 
 
 def _whole(unit: Any) -> bool:
-    return isinstance(unit, str) and unit.isascii() and unit.lstrip("-").isdigit() and (
-        str(int(unit)) == unit
-    )  # fmt: skip
+    return isinstance(unit, str) and _INTEGER.fullmatch(unit) is not None

@@ -12,6 +12,7 @@ from ...deployment.model import Pipeline
 from ..step import Out, Step
 
 ROOM = 900_000  # bytes; a copy larger than this falls back to a hash
+_HEADER = 10  # most bytes of the two lengths of a header
 Place = tuple[str, int]  # topic, partition
 
 
@@ -112,7 +113,7 @@ def copy(
     # the same for all clients.
     kept = tuple((name.partition("\0")[0], value) for name, value in record.headers)
     size = len(record.key or b"") + len(record.value or b"")
-    size += sum(len(name) + len(value or b"") for name, value in kept)
+    size += sum(_HEADER + len(name.encode()) + len(value or b"") for name, value in kept)
     key, value = record.key, record.value
     if policy == "none" or isinstance(value, Unread):
         key = value = None

@@ -56,14 +56,23 @@ class LossWatch:
         self._show = show
         self._counts: Counter[tuple[str, str]] = Counter()
         self._told: dict[tuple[str, str], float] = {}
+        self._raised: set[tuple[str, str]] = set()
+        self._active: set[str] = set()  # pipelines with records since the last look
 
     def count(self, counts: Counts) -> None:
         """Add the counts of one committed step."""
         if self._share:
             self._counts.update(counts)
+            self._active.update(pipeline for pipeline, _ in counts)
 
     def look(self) -> None:
-        """Compare the shares since the last look; fewer than `LEAST` records wait for the next."""
+        """Compare the shares since the last look; fewer than `LEAST` records wait for the next.
+
+        Where no record has come, nothing is lost any more.
+        """
+        for pipeline, cause in [one for one in self._raised if one[0] not in self._active]:
+            self._judge(pipeline, cause, False)
+        self._active.clear()
         for name in {pipeline for pipeline, _ in self._counts}:
             mine = {what: n for (pipeline, what), n in self._counts.items() if pipeline == name}
             shares = _shares(mine)
@@ -77,6 +86,7 @@ class LossWatch:
     def _judge(self, pipeline: str, cause: str, alarm: bool) -> None:
         self._show(pipeline, cause, alarm)
         place, now = (pipeline, cause), time.monotonic()
+        (self._raised.add if alarm else self._raised.discard)(place)
         if alarm and now - self._told.get(place, -REPEAT_SECONDS) >= REPEAT_SECONDS:
             self._told[place] = now
             share = f"{float(self._share):.3g}"

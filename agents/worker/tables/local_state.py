@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 from prometheus_client import Gauge
 
-from ....errors import DamagedError, EngineError, SnapshotError
+from ....errors import DamagedError, EngineError, SnapshotError, TrimmedError
 from ....formats.events.raw import RawBatch
 from ....topics.records import Marker, decode_marker
 from ...kafka.clients import check_reached, heard, read_span, read_to_end
@@ -120,7 +120,7 @@ class LocalState:
             self.set_aside(error)
             store = self._opened()
             await self._read(store, None)
-        except EngineError:  # compacted or trimmed beyond our position: begin again
+        except TrimmedError:  # compacted or trimmed beyond our position: begin again
             store = self._anew()
             await self._read(store, None)
         self.ready = True

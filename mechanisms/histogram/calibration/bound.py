@@ -28,7 +28,7 @@ def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
     left = budget * weights[0]
     if left < max(weights):
         raise ParameterError("budget", float(budget), "must be at least 1")
-    return Bound("quadratic", int(left), weights, caps=caps)
+    return Bound("quadratic", int(left), weights, caps=caps).storable()
 
 
 def _record_bound(parameters: HistogramParameters, budget: Fraction) -> Bound:
@@ -41,7 +41,7 @@ def _record_bound(parameters: HistogramParameters, budget: Fraction) -> Bound:
         per_key = at_least("per_key", parameters.per_key or 0, 1)
     if parameters.min_users > 1 and min(per_key, int(budget)) > 1:
         raise ParameterError("min_users", parameters.min_users, "needs bound quadratic")
-    return Bound("records", int(budget), (1,), per_key)
+    return Bound("records", int(budget), (1,), per_key).storable()
 
 
 def _weight(parameters: HistogramParameters, budget: Fraction) -> Fraction:

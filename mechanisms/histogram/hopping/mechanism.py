@@ -29,6 +29,12 @@ epochs that a window may hold. It decides at that window with probability at mos
 K is the largest M + x(β·s/Q) over M up to E times the most records of one key, s being the least
 Σ m_e² of such an M. ∎ Summed over windows and keys that is Σ_e δ·Σ m_e²/Q: at most δ for one epoch,
 and for epochs together the sum of what each costs. With public keys there is no gate.
+
+*A unit that reacts.* This holds for records of the unit that do not depend on releases; those of
+others may. Windows share noise, so whoever knows others' records knows the noise of their keys from
+earlier windows. A unit may wait until others' records have left a window, and then choose, of N
+such keys, that with the highest noise. It decides with probability at most (N + 1)·δ: in a key that
+others have touched only if W ≥ K - m at one of the N keys, and in all others as in `key_selection`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def build(parameters: HistogramParameters, setting: Setting) -> Rounds:
     columns = columns_of(parameters, setting)
     records = rational("budget", 32 if parameters.budget is None else parameters.budget)
     _check(parameters, setting, records)
-    bound = Bound("records", int(records))
+    bound = Bound("records", int(records)).storable()
     name = "honaker" if parameters.factorization == "auto" else parameters.factorization
     factor = factor_of(name, setting.horizon)
     unit = factor.sensitivity2 * 4**factor.bits

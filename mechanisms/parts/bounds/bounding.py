@@ -27,6 +27,7 @@ RESERVED = np.uint32(0xFFFFFFFF)
 """A pair hash that no key has: for state about a unit as a whole."""
 
 MOST = 2**16 - 1  # records per pair and lane that `Units.used` can hold
+MOST_PAIRS = 100_000  # of a unit: its row in a changelog has up to 8 bytes each, and 900 kB
 _LARGEST_BUDGET = 2**40
 _SEED = secrets.randbits(62)  # so that crafted keys cannot collide in the table
 
@@ -80,6 +81,18 @@ class Bound:
             return self.left
         full, rest = divmod(self.left, min(self.per_key, self.left))
         return full * min(self.per_key, self.left) ** 2 + rest**2
+
+    def storable(self) -> Bound:
+        """Return itself if the state of any unit fits into a record.
+
+        Raises:
+            ParameterError: a unit may count in too many keys.
+        """
+        price = min(self.weights) if self.kind == "quadratic" else 1
+        if self.left > MOST_PAIRS * price:
+            rule = f"lets a unit count in more than the {MOST_PAIRS:,} keys that its state can hold"
+            raise ParameterError("budget", self.left / self.weights[0], rule)
+        return self
 
     @property
     def of_units(self) -> bool:

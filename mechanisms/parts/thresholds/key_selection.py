@@ -16,6 +16,14 @@ x_t(β_t m_k²/Q). A key that the unit alone has touched is of this kind: S' = 0
 does not, because deletions of the unit lower it: S ≤ μ - 1 and W_t ≥ K_t - S ≥ x_t(β_t m_k²/Q).
 Both lie in one event of probability β_t m_k²/Q; sum over keys and triggers. ∎
 
+*A unit that reacts* to releases knows of a hidden key's noise only that it did not reach some
+values, S' being known to it at worst. If all W_t are sums of the same independent draws with
+weights of at least zero (B ≥ 0), that makes no other W_t ≥ x more likely (Harris's inequality). So
+the probability that it decides next is at most β_t m_k²/Q given the past, and the expected number
+of decisions at most Σ β_t m_k²/Q ≤ δ, as Σ m_k² ≤ Q on every path. `terminal` has B ≥ 0 up to 744
+triggers, `final` up to 450, all others always. Beyond, a unit that chooses of N keys which others
+have touched decides with probability at most (N + 1)·δ, by the union over these keys.
+
 *Why that is the whole cost.* Let D hold the unit and D' not. Consider the release whose gates read
 S' in both worlds, while its thresholds read S + W_t, together with a flag that says whether a
 trigger was decided by the unit earlier. Others' records are treated alike in both worlds as long as

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.witness import Witness
-from hushstream.errors import EngineError, LedgerError, RewoundError
+from hushstream.errors import EngineError, HushError, LedgerError, RewoundError
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.names import Names
 from hushstream.topics.records import encode
@@ -57,7 +57,13 @@ def test_what_was_noted_is_read_again_and_tells_nobody_the_record(witness, tmp_p
 @pytest.mark.parametrize("text", ["", "{}", '{"schema": "hush.witness/9"}', "\xff"])
 def test_a_file_that_says_nothing_is_refused(witness, tmp_path, text):
     (tmp_path / "seen").write_text(text)
-    with pytest.raises(LedgerError, match="cannot be read: restore it"):
+    with pytest.raises(LedgerError, match="never restore an old one"):
+        witness.read()
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(witness, tmp_path):
+    (tmp_path / "seen").mkdir()  # also root may not read a folder
+    with pytest.raises(LedgerError, match=r"cannot be read \(Is a directory\): mend"):
         witness.read()
 
 
@@ -65,7 +71,7 @@ def test_a_schema_of_a_later_version_is_refused(witness, tmp_path):
     witness.note(7, b"x", ledger_of(1))
     body = json.loads((tmp_path / "seen").read_text())
     (tmp_path / "seen").write_text(json.dumps(body | {"schema": "hush.witness/2"}))
-    with pytest.raises(LedgerError, match="cannot be read: restore it"):
+    with pytest.raises(LedgerError, match="never restore an old one"):
         witness.read()
 
 
@@ -123,25 +129,25 @@ def test_a_ledger_that_is_shorter_than_what_was_seen_is_refused(witness, short, 
 class Noted(Witness):
     """A witness that appends to a list of events."""
 
-    def __init__(self, done: list[str], fails: bool = False) -> None:
-        self._done, self._fails = done, fails
+    def __init__(self, done: list[str], error: Exception | None = None) -> None:
+        self._done, self._error = done, error
 
     def note(self, offset: int, value: bytes, ledger: Ledger) -> None:
         self._done.append(f"note {offset} after {len(ledger.records)}")
-        if self._fails:
-            raise EngineError("no storage")
+        if self._error is not None:
+            raise self._error
 
 
-def fired(fails_to_note: bool = False, fails_to_commit: bool = False) -> list[str]:
+def fired(error: Exception | None = None, fails_to_commit: bool = False) -> list[str]:
     clock, ledger = begun(with_pipeline(external=False))
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
     charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
     producer = Recorder(fails_to_commit)
     run = owner(clock, ledger, producer)
-    run._witness = Noted(producer.done, fails_to_note)
+    run._witness = Noted(producer.done, error)
     try:
         asyncio.run(run._commit(charges, [record]))
-    except (EngineError, KafkaError):
+    except (HushError, KafkaError):
         producer.done.append("failed")
     assert bool(ledger.charges) == (producer.done[-1] == "commit")
     return producer.done
@@ -151,8 +157,9 @@ def test_a_trigger_is_noted_when_it_was_acknowledged_and_before_it_commits():
     assert fired() == ["begin", "ledger", "clock", "note 7 after 1", "commit"]
 
 
-def test_what_cannot_be_noted_is_not_fired():
-    assert fired(fails_to_note=True)[-3:] == ["note 7 after 1", "abort", "failed"]
+@pytest.mark.parametrize("error", [EngineError("no storage"), LedgerError("is damaged")])
+def test_what_cannot_be_noted_is_not_fired(error):
+    assert fired(error)[-3:] == ["note 7 after 1", "abort", "failed"]
 
 
 def test_beats_are_not_noted():

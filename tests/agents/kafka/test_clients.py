@@ -16,6 +16,7 @@ from aiokafka.errors import (
     DuplicateSequenceNumber,
     IllegalOperation,
     KafkaConnectionError,
+    MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
 )
 from aiokafka.structs import TopicPartition
@@ -125,6 +126,18 @@ def test_one_refused_batch_is_enough_to_keep_a_transaction_from_its_commit():
             await clients.answers([known, good])
         late.set_exception(KafkaConnectionError())
         await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+def test_a_record_that_is_too_large_is_not_sent_again():
+    """The step would only be repeated for ever, while the worker looks well."""
+
+    async def run() -> None:
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused.set_exception(MessageSizeTooLargeError())
+        with pytest.raises(EngineError, match=r"max\.message\.bytes"):
+            await clients.answers([refused])
 
     asyncio.run(run())
 

@@ -109,6 +109,15 @@ def test_bounds_hold_against_rational_rows(name: str, horizon: int) -> None:
         assert sum(map(abs, row)) <= f.norm1(t)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("horizon", [2, 24, 450, 744])
+def test_noise_never_falls_as_a_draw_rises(name: str, horizon: int) -> None:
+    """Key selection relies on it where a unit reacts to releases, see `key_selection`."""
+    if name != "final" or horizon <= 450:
+        f = build(name, horizon)
+        assert all(f.B[t - 1].min() >= -float(f.slack[t - 1]) for t in range(1, horizon + 1))
+
+
 @pytest.mark.parametrize("name", ["tree", "honaker"])
 @pytest.mark.parametrize("horizon", [1, 2, 6, 13, 32])
 def test_bounds_hold_against_rational_tree_rows(name: str, horizon: int) -> None:

@@ -9,6 +9,7 @@ import struct
 
 import numpy as np
 import pytest
+from hushstream.agents.kafka.clients import BATCH_BYTES
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.state.layout import sortable, unsortable
 from hushstream.agents.state.rows.columns import column_of
@@ -16,6 +17,7 @@ from hushstream.errors import EngineError
 from hushstream.mechanisms.columns import Units
 from hushstream.mechanisms.contract import Traits
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.parts.bounds.bounding import MOST_PAIRS
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,6 +122,13 @@ def test_rows_are_small(bound, lanes, empty, pair):
     used = np.ones((3, lanes), np.uint16)
     units = Units(np.array([1, 1]), np.array([0, 0, 3]), np.arange(3, dtype=np.uint32), used)
     assert [len(row) for row in codec.encode(units)] == [empty, empty + 3 * pair]
+
+
+def test_the_largest_row_of_any_bound_fits_into_a_batch():
+    codec, used = UnitCodec(traits(1 << 20, 2)), np.ones((MOST_PAIRS, 2), np.uint16)
+    pairs = np.arange(MOST_PAIRS, dtype=np.uint32)
+    (row,) = codec.encode(Units(np.array([1]), np.array([0, MOST_PAIRS]), pairs, used))
+    assert len(row) + 100 < BATCH_BYTES
 
 
 def test_a_count_that_does_not_fit_is_refused_instead_of_cut_off():

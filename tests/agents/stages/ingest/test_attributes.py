@@ -212,8 +212,19 @@ def test_what_cannot_be_read_or_strays_is_a_dead_letter_and_states_nothing():
     assert letters == ["malformed", "missing_unit", "wrong_type"]
 
 
-def dead(values: Sequence[bytes]) -> list[str]:
-    stated = [RawRecord(n, 0, b"a", value) for n, value in enumerate(values)]
+UNITS = ["--5", "-", "-0", "007", "5", "-5", "٣", "9" * 5000]
+
+
+def test_any_key_of_a_deletion_is_read():
+    assert dead([None] * len(UNITS), UNITS) == ["huge_unit"]
+
+
+def dead(values: Sequence[bytes | None], units: Sequence[str] = ()) -> list[str]:
+    names = units or ["a"] * len(values)
+    stated = [
+        RawRecord(n, 0, name.encode(), value)
+        for n, (name, value) in enumerate(zip(names, values, strict=True))
+    ]
     events = [RawRecord(0, 0, b"a", json.dumps({"user": "a", "t": ORIGIN}).encode())]
     beat = Beat(ORIGIN, {"events": [1], "users": [len(stated)]})
     clock = ClockLog({PIPE.name: 4}, [(0, start(PIPE)), (1, beat)], forgets=False)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hushstream.agents.stages.ingest.dead_letters import (
     ROOM,
     copy,
@@ -122,14 +123,18 @@ def test_hashes_need_the_secret_of_the_deployment():
     assert hash_of(RawRecord(0, 9, b"k", b"{bad"), hashing) not in mine
 
 
-@given(st.integers(-3, 3), st.sampled_from(["value", "key", "header", "name"]))
+@given(st.integers(-3, 3), st.sampled_from(["value", "key", "header", "name", "wide"]))
 def test_a_copy_that_would_not_fit_is_replaced_by_its_hash(beyond, where):
     filler = ROOM + beyond
+    lengths = 10  # bytes that a header needs for its two lengths
     record = {
         "value": RawRecord(0, 0, None, b"v" * filler),
         "key": RawRecord(0, 0, b"k" * filler, None),
-        "header": RawRecord(0, 0, None, b"", (("", b"h" * filler),)),
-        "name": RawRecord(0, 0, None, b"", (("n" * filler, b""),)),
+        "header": RawRecord(0, 0, None, b"", (("", b"h" * (filler - lengths)),)),
+        "name": RawRecord(0, 0, None, b"", (("n" * (filler - lengths), b""),)),
+        "wide": RawRecord(
+            0, 0, b"k" * (filler % 2), b"", (("ü" * ((filler - lengths) // 2), b""),)
+        ),
     }[where]
     out = sent("raw", record)
     if beyond > 0:
@@ -141,6 +146,15 @@ def test_a_copy_that_would_not_fit_is_replaced_by_its_hash(beyond, where):
     size = len(out.key or b"") + len(out.value or b"")
     size += sum(len(n) + len(v or b"") for n, v in out.headers)
     assert size < 1_000_000
+
+
+@pytest.mark.parametrize("number", [100_000, 600_000])
+def test_many_empty_headers_fit_as_well(number):
+    """Each takes at least two bytes of a batch, although nothing is in it."""
+    out = sent("raw", RawRecord(0, 0, None, b"not json", (("h", None),) * number))
+    batch = DefaultRecordBatchBuilder(2, 0, 1, 0, 0, 0, 1 << 24)
+    batch.append(0, 0, out.key, out.value, list(out.headers))
+    assert len(batch.build()) < 1_000_000
 
 
 def test_names_of_headers_end_where_any_client_sees_them_end():

@@ -68,6 +68,18 @@ def test_a_smaller_share_and_few_records_are_no_alarm(made):
     assert not shown["dead"]  # the alarm is over
 
 
+def test_an_alarm_ends_where_records_no_longer_come(made):
+    watch, _, shown = made
+    watch.count(counts(late=150))
+    watch.look()
+    assert shown["late"]
+    watch.count(counts(late=1))  # too few to judge, but still lost
+    watch.look()
+    assert shown["late"]
+    watch.look()
+    assert not any(shown.values())
+
+
 def test_zero_turns_it_off_and_the_file_does_not_grow_for_ever(tmp_path, monkeypatch):
     off = LossWatch(Fraction(0), tmp_path / "off", lambda *_: None)
     off.count(counts(late=10_000))

@@ -9,12 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hushstream.agents.kafka.markers import Sought
 from hushstream.agents.state.layout import MARKER, POSITION, UNIT, UNIT_WIDTH
 from hushstream.agents.state.rocks import RocksStore
+from hushstream.agents.state.rocks_errors import told
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shared import Shared
 from hushstream.agents.worker.tables import local_state
 from hushstream.agents.worker.tables.local_state import LocalState
+from hushstream.errors import EngineError, RewoundError, TrimmedError
 from hushstream.formats.events.raw import RawBatch, RawRecord
 from hushstream.topics.config.model import Kafka
 from hushstream.topics.records import Marker, encode
@@ -75,6 +79,48 @@ def test_a_table_is_not_closed_under_the_thread_that_fills_it(tmp_path: Path, mo
     monkeypatch.setattr(local_state, "apply", slow)
     asyncio.run(closed_early())
     assert found == [[b"1"]]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [told(Path("t"), "written", "No space left on device"), RewoundError("log-0 ends before that")],
+)
+def test_an_error_while_a_table_catches_up_takes_nothing_from_it(
+    tmp_path: Path, monkeypatch, error: EngineError
+):
+    pool = ThreadPoolExecutor(1)
+    shared = Shared(Kafka(), "g", tmp_path, Cache(1 << 20), 1 << 20, pool, OperatorMetrics(), 1)
+    monkeypatch.setattr(local_state, "read_to_end", changelog)
+    state = LocalState(shared, "log", 0, 0, lambda: None)
+    asyncio.run(state.open())
+    state.close()
+
+    async def same(_self: LocalState, _known: object) -> Sought:
+        return Sought(None, True, True)
+
+    async def failing(*_: object, columns: bool):
+        yield [], 2, 3
+        raise error
+
+    monkeypatch.setattr(LocalState, "_sought", same)
+    monkeypatch.setattr(local_state, "check_same", lambda *_: True)
+    monkeypatch.setattr(local_state, "read_to_end", failing)
+    state = LocalState(shared, "log", 0, 0, lambda: None)
+    with pytest.raises(type(error)):
+        asyncio.run(state.open())
+    assert state._store is not None and state._store.get_many([b"kept"]) == [b"1"]
+    state.close()
+
+    async def trimmed(kafka: object, topic: str, part: int, start: int | None, columns: bool):
+        if start is not None:
+            raise TrimmedError("log-0 does not hold the position that is wanted")
+        async for one in changelog(columns=columns):
+            yield one
+
+    monkeypatch.setattr(local_state, "read_to_end", trimmed)
+    state = LocalState(shared, "log", 0, 0, lambda: None)
+    assert asyncio.run(state.open()).applied == 1
+    state.close()
 
 
 def test_a_block_that_only_the_close_reads_may_be_damaged(tmp_path: Path, monkeypatch):

@@ -23,6 +23,7 @@ from hushstream.mechanisms.in_memory import Memory, Trace, seed
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.noise import STEADY, KeyedNoise
 from hushstream.mechanisms.tables import UnitTable
+from scipy.stats import beta as beta_law
 from scipy.stats import norm
 
 from ....oracles.hopping import Oracle
@@ -246,6 +247,25 @@ def test_epochs_together_decide_with_no_more_than_their_sum() -> None:
             bar = mechanism.threshold[ordinal - 1] / 256
             reached = norm.sf((bar - sum(records)) / one.variance_at(ordinal) ** 0.5)
             assert reached <= beta * sum(m * m for m in records) / 12
+
+
+def test_a_unit_that_reacts_decides_more_often_as_the_text_says() -> None:
+    """It knows the noise of N keys from an epoch of windows, and takes the most promising one."""
+    hops, keys, runs = 4, 400, 200
+    mechanism = made(hops, hops, budget=1, epsilon=Fraction(1))
+    one, share = mechanism.noises[0], float(DELTA) / 2
+    codes = Keys.of_codes(np.arange(keys * runs, dtype=np.uint64))
+    z = np.zeros((keys * runs, 2, hops), np.int64)  # this epoch and the one before it
+    z[:, 1] = one.drawn(noise(0), codes, 0, range(hops))
+    z[:, 0, :1] = one.drawn(noise(1), codes, 0, range(1))
+    past = z[:, ::-1]  # as it was in the epoch before
+    seen = np.stack([one.steps(past, n, n) for n in range(1, hops + 1)], axis=1) / 256
+    following = one.steps(z, 1, hops + 1) / 256
+    wanted = np.linalg.lstsq(seen, following, rcond=None)[0]
+    chosen = (seen @ wanted).reshape(runs, keys).argmax(axis=1) + keys * np.arange(runs)
+    hits = int((1 + following[chosen] >= mechanism.threshold[0] / 256).sum())
+    assert beta_law.ppf(0.001, hits, runs - hits + 1) > share
+    assert beta_law.ppf(0.001, hits, runs - hits + 1) <= (keys + 1) * share
 
 
 def test_the_cost_fits_into_the_budget() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hushstream.errors import ParameterError
 from hushstream.mechanisms.columns import Batch, Units, empty_units
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.bounds.bounding import MOST, Bound, pair_hash
+from hushstream.mechanisms.parts.bounds.bounding import MOST, MOST_PAIRS, Bound, pair_hash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -207,6 +207,8 @@ def test_arguments_are_not_changed() -> None:
         lambda: Bound("quadratic", 5, (0,)),
         lambda: Bound("records", 5, (1,), MOST + 1),
         lambda: Bound("quadratic", MOST**2 + 1),
+        lambda: Bound("records", MOST_PAIRS + 1).storable(),
+        lambda: Bound("quadratic", 9 * (MOST_PAIRS + 1), (100, 9)).storable(),
         lambda: Bound("quadratic", 5, (1,), caps=(0,)),
         lambda: Bound("records", 5, (1,), np.iinfo(np.uint16).max + 1),  # `Units.used` is 16 bits
     ],
