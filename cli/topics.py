@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -147,6 +147,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
     doubts = list(cautions(config, int(time.time() * 1e6)))  # most of it is fixed from here on
     # Nothing can be deleted from a registry, so every check that may refuse comes first.
     deployment = _registered(config, deployment, beginning.verify())
+    doubts += _lost(cluster, deployment)
     if not as_json:
         for doubt in doubts:
             say(f"warning: {doubt}", err=True)
@@ -177,6 +178,21 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
         say(f"  {name}: not allowed to set segments and compaction (ALTER_CONFIGS)")
     for one in others:
         say(f"note: {one}")
+
+
+def _lost(cluster: Cluster, deployment: Deployment) -> Iterator[str]:
+    """Say which topics of releases will be made anew although something was released."""
+    try:
+        ledger = read_ledger(cluster, deployment.name)
+    except NoLedgerError:
+        return
+    there = cluster.topics(p.release_topic for p in deployment.pipelines)
+    for p in deployment.pipelines:
+        if p.release_topic not in there and ledger.epochs(p.name):
+            yield (
+                f"topic {p.release_topic} is gone, and what pipeline {p.name!r} has released with "
+                "it: an empty one is made, and `hush verify` and `hush replay` will miss the rest"
+            )
 
 
 def _spread(cluster: Cluster, name: str, partitions: Mapping[str, int]) -> StatePartitions:

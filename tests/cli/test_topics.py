@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
 from hushstream.agents.registry import subjects as registering
+from hushstream.cli import topics
 
 from ..agents.clock.deployed import Deployed, made
+from ..support import deployment
 from .bench import free_port, typed
 
 __all__ = ["made"]
@@ -101,6 +104,19 @@ def test_nothing_is_registered_before_the_ledger_has_been_verified(
 
 
 @pytest.mark.broker
+@pytest.mark.parametrize("charged", [0, 3])
+@pytest.mark.parametrize("there", [False, True])
+def test_whoever_makes_a_topic_of_releases_anew_is_told_what_is_gone(monkeypatch, charged, there):
+    made = deployment()
+    (topic,) = {p.release_topic for p in made.pipelines}
+    ledger = SimpleNamespace(epochs=lambda name: charged)
+    monkeypatch.setattr(topics, "read_ledger", lambda *_: ledger)
+    cluster = SimpleNamespace(topics=lambda wanted: {one: 1 for one in wanted if there})
+    told = list(topics._lost(cluster, made))
+    assert len(told) == (charged > 0 and not there)
+    assert all(topic in one and "is gone" in one for one in told)
+
+
 def test_whoever_declares_is_told_what_is_doubtful(made: Deployed) -> None:
     words = ("topics", "-c", str(made.toml), "--bootstrap", made.bootstrap)
     code, _, err = typed(*words, "--set", "engine.log_level=debug")

@@ -74,9 +74,12 @@ class TopicWatch:
         # Views cost no budget, so the ledger does not pin their topics.
         for spec in (*public_topics(self._deployment), *internal_topics(self._deployment, names)):
             if spec.name not in known and spec.name != OWNERS:
+                emptied = "run `hush topics`, which makes an empty one: what it held is gone"
+                anew = "begin a new deployment (another deployment.name)"
+                outside = spec.pipeline and names.genesis not in spec.name
                 raise EngineError(
                     f"topic {spec.name} ({spec.purpose}) was deleted while the worker was running: "
-                    "restore it, or begin a new deployment (another deployment.name)"
+                    f"restore it, or {emptied if outside else anew}"
                 )
         self._look_at_owners(OWNERS in known)
 

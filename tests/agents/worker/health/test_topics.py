@@ -56,8 +56,19 @@ def test_what_is_missing_twice_is_gone_and_what_comes_back_is_not(watch):
     less = {name: n for name, n in whole().items() if name != ledger}
     watch(whole()).look()
     watch(less, whole()).look()
-    with pytest.raises(EngineError, match=f"topic {ledger} .* was deleted while"):
+    with pytest.raises(EngineError, match=f"topic {ledger} .* was deleted .* new deployment"):
         watch(less, less).look()
+
+
+def test_topics_of_releases_can_be_made_anew_and_those_with_state_cannot(watch):
+    made = deployment()
+    for spec in [*module.public_topics(made)[2:], *module.internal_topics(made, NAMES)]:
+        less = {name: n for name, n in whole().items() if name != spec.name}
+        with pytest.raises(EngineError) as raised:
+            watch(less, less).look()
+        outside = NAMES.genesis not in spec.name
+        assert ("run `hush topics`" in str(raised.value)) == outside
+        assert ("begin a new deployment" in str(raised.value)) != outside
 
 
 def test_a_cluster_that_does_not_answer_is_no_evidence(watch):
