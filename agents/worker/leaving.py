@@ -85,6 +85,13 @@ async def come_back(
         await standbys.warm({TP(*place) for place in claimed}, WARM_SECONDS)
 
 
+async def tell_positions(consumer: Consumer) -> None:
+    """Commit the shards' positions to the group, whose monitors would see a backlog otherwise."""
+    with suppress(TimeoutError, KafkaError):
+        async with asyncio.timeout(GROUP_SECONDS):
+            await consumer.commit()
+
+
 async def stop_app(app: Any) -> None:
     """Stop Faust, with shards and clock; only log its errors, which would hide the cause."""
     stopping = asyncio.ensure_future(app.stop())

@@ -32,7 +32,7 @@ from .claims import tables_on_disk
 from .health.joining import Joining
 from .health.namesake import Identity, Namesake
 from .health.state import Health
-from .leaving import Leaver, come_back, hand_over, stop_app
+from .leaving import Leaver, come_back, hand_over, stop_app, tell_positions
 from .lines.redaction import told, traced, where
 from .log_follower import Hearers, LogFollower
 from .metrics import OperatorMetrics, PublicMetrics
@@ -350,6 +350,8 @@ class Worker:
         if self._standbys is not None and self.error is None and self.health.serving:
             self.health.serving, self._leaving = False, True
             await hand_over(self._consumer, self._namesake.others, self._served)
+        if self.error is None and self._joined:
+            await tell_positions(self._consumer)
         await stop_app(self.app)
         if self._uploads is not None and self.error is None:
             await self._uploads.last()

@@ -9,7 +9,13 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 from hushstream.agents.worker import leaving
-from hushstream.agents.worker.leaving import WARM_SECONDS, Leaver, come_back, hand_over
+from hushstream.agents.worker.leaving import (
+    WARM_SECONDS,
+    Leaver,
+    come_back,
+    hand_over,
+    tell_positions,
+)
 from hushstream.errors import OutageError
 
 
@@ -50,6 +56,18 @@ def run(group: Any, served: dict[str, Leaver], others: bool | Exception = True) 
         return others
 
     asyncio.run(hand_over(group, asked, lambda: served))
+
+
+@pytest.mark.parametrize("error", [None, KafkaConnectionError()])
+def test_positions_are_told_if_the_group_answers(error: Exception | None) -> None:
+    seen: list[str] = []
+
+    class Told(Group):
+        async def commit(self) -> None:
+            await self.leave()
+
+    asyncio.run(tell_positions(Told(seen, error)))  # type: ignore[arg-type]
+    assert seen == ["group"]
 
 
 def test_all_go_on_until_each_was_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
