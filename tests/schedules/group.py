@@ -97,6 +97,9 @@ class SimApp:
 
     # -- Faust's application ----------------------------------------------------------------------
 
+    async def commit(self) -> None:
+        """Tell the group the positions, which nothing here reads."""
+
     async def start(self) -> None:
         """Join the group; assignments come later."""
 

@@ -223,7 +223,7 @@ class Engine:
         block_cache_mb: memory of the tables' shared cache, MiB per process.
         write_buffer_mb: memory of unflushed rows, MiB per table.
         unit_cache_mb: cache of the rows of units, MiB per process; its tables share it. Other
-            rows are read from disk, some 5 µs of a core each.
+            rows are read from disk, 4 to 18 µs of a core each.
         public_host: address of public metrics, `/live` and `/ready`.
         public_port: port of `public_host`; 0 disables it.
         operator_host: address of operator metrics, which are functions of raw data.

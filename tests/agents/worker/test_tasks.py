@@ -361,7 +361,10 @@ def test_a_worker_beside_standbys_leaves_its_group_before_it_stops(copies: bool)
         async def stop() -> None:
             seen.append("stops")
 
-        made.app.stop, made.app.consumer.leave = stop, leave
+        async def commit() -> None:
+            seen.append("tells")
+
+        made.app.stop, made.app.consumer.leave, made.app.consumer.commit = stop, leave, commit
         made._namesake, made._claimed = SimpleNamespace(others=lambda: True), []
         made._standbys = SimpleNamespace() if copies else None
         made.health.serving = True
@@ -369,4 +372,4 @@ def test_a_worker_beside_standbys_leaves_its_group_before_it_stops(copies: bool)
         await asyncio.wait_for(made.run(), 60)
         return seen
 
-    assert asyncio.run(run()) == ["leaves", "stops"][not copies :]
+    assert asyncio.run(run()) == ["leaves", "tells", "stops"][not copies :]
