@@ -46,7 +46,7 @@ class Costs(NamedTuple):
 COSTS = Costs(
     direct_us=2.25, rekeyed_us=3.63, known_us=1.5, disk_us=4.3, beside=1.15,
     broker_direct_us=0.59, broker_rekeyed_us=0.83, frame_us=81,
-    step_us=5_000, idle_us=7_000, fetch_us=1_000, trigger_us=1.5, restore_us=2.7,
+    step_us=5_000, idle_us=7_000, fetch_us=1_000, trigger_us=1.5, restore_us=0.4,
     event_bytes=33.7, sum_bytes=13.3, row_bytes=37.2, row_pair_bytes=5, key_row_bytes=56.4,
     frame_bytes=834, process_bytes=3.72e8, shard_bytes=1.5e6, sum_held_bytes=875,
     known_bytes=49, user_bytes=16.5, pair_bytes=5.89, key_bytes=12.0, table_bytes=62_000,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Container
 from typing import Any
 
 from rich.console import Console
@@ -18,8 +20,28 @@ from .search import GOOD, Alternative, Answer
 HOPELESS = "HOPELESS: most of the figures would be noise, or missing"
 
 
-def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
-    """Print the answer of a search for a pipeline."""
+_WINDOWS = re.compile(r"\b(TUMBLE|HOP)\s*\(|\bWINDOW\s+(TUMBLING|HOPPING)\b", re.IGNORECASE)
+
+
+def of_query(query: str | None) -> frozenset[str]:
+    """Settings that the query of a pipeline states, and its other settings may not.
+
+    >>> sorted(of_query("SELECT COUNT(*) FROM shop GROUP BY a, TUMBLE(t, INTERVAL '1' DAY)"))
+    ['key', 'window.length']
+    """
+    if query is None:
+        return frozenset()
+    return frozenset({"key", "window.length"} if _WINDOWS.search(query) else {"key"})
+
+
+def show_ways(
+    console: Console, name: str, kind: str, answer: Answer, queried: Container[str] = ()
+) -> None:
+    """Print the answer of a search for a pipeline.
+
+    Args:
+        queried: settings that its query states.
+    """
     console.print()
     console.print(f"{name}: {heading(answer)}", style="bold", highlight=False)
     for text in answer.assumed:
@@ -29,7 +51,7 @@ def show_ways(console: Console, name: str, kind: str, answer: Answer) -> None:
         _show(console, place, way, answer.measure)
         if way.best.hopeless:
             continue  # these settings are not worth configuring
-        lines = written(kind, way)
+        lines = written(kind, way, queried)
         if not lines:
             console.print("   to write: nothing, it is best as it is", highlight=False)
             continue
@@ -157,12 +179,12 @@ def _listed(places: list[int]) -> str:
     return " or ".join(str(one) for one in places)
 
 
-def body_of(kind: str, answer: Answer) -> dict[str, Any]:
+def body_of(kind: str, answer: Answer, queried: Container[str] = ()) -> dict[str, Any]:
     """The answer of a search for a mechanism of this kind, as a JSON object."""
     return {
         "measure": answer.measure,
         "assumed": list(answer.assumed),
-        "ways": [_way(kind, one) for one in answer.ways],
+        "ways": [_way(kind, one, queried) for one in answer.ways],
         "tried": [one._asdict() for one in answer.tried],
         "untried": list(answer.untried),
         "needed": None if answer.needed is None else answer.needed._asdict(),
@@ -170,12 +192,12 @@ def body_of(kind: str, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _way(kind: str, way: Alternative) -> dict[str, Any]:
+def _way(kind: str, way: Alternative, queried: Container[str]) -> dict[str, Any]:
     best = way.best
     return {
         "title": way.title,
         "changes": way.variant.changes,
-        "toml": written(kind, way),
+        "toml": written(kind, way, queried),
         "error": best.score,
         "error_likely": list(way.likely),
         "error_as_given": None if way.as_given is None else way.as_given.score,
@@ -193,9 +215,12 @@ def _way(kind: str, way: Alternative) -> dict[str, Any]:
     }
 
 
-def written(kind: str, way: Alternative) -> list[str]:
-    """The lines of the pipeline that a way changes, ready to paste."""
-    lines = [f"{name} = {value}" for name, value in way.variant.changes.items()]
+def written(kind: str, way: Alternative, queried: Container[str] = ()) -> list[str]:
+    """The lines of the pipeline that a way changes, ready to paste; comments for its query."""
+    lines = [
+        f"# in the query: {name} = {value}" if name in queried else f"{name} = {value}"
+        for name, value in way.variant.changes.items()
+    ]
     plain = {n: v for n, v in way.settings.items() if isinstance(v, str | bool | int | float)}
     if len(plain) == len(way.settings):
         return [*lines, toml(kind, plain)]

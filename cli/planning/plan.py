@@ -31,7 +31,7 @@ from ...offline.files import stream_file
 from ...offline.purses import Left
 from ...planning.implied import implied_bound
 from ...planning.search import Answer
-from ...planning.ways import body_of, show_ways
+from ...planning.ways import body_of, of_query, show_ways
 from ...topics.config.toml.values import counted, format_duration
 from ...topics.names import Names
 from ..deployed import by_size, least_partitions
@@ -133,12 +133,14 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
             console.print(said, soft_wrap=True, highlight=False)
     warn_of_times(config, deployment, asked)
     found = forecasts(config, deployment, asked, as_json)
+    queries = {p.name: p.query for p in config.pipeline}
+    queried = {name: of_query(queries.get(name)) for name in found}
     shown = () if as_json else found  # forecasts use records; proposals assume them
     proposed = proposals(config, deployment, asked, as_json, shown)
     dry = purses(config, deployment, asked)
     if as_json:
         told: dict[str, Any] = {
-            "pipelines": [_planned(bodies[p.name], proposed, found, dry) for p in wanted],
+            "pipelines": [_planned(bodies[p.name], proposed, found, queried, dry) for p in wanted],
             "topics": len(topics),
             "partitions": sum(one.partitions for one in topics),
             "least_partitions": least_partitions(config),
@@ -151,7 +153,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
         if p.name in proposed:
             _show_proposal(console, p, proposed[p.name])
         if p.name in found:
-            show_ways(console, p.name, *found[p.name])
+            show_ways(console, p.name, *found[p.name], queried[p.name])
         if p.name in dry:
             console.print(f"\n{p.name}: cap per {p.unit_name}", style="bold", highlight=False)
             console.print(dry[p.name].in_words, highlight=False, markup=False)
@@ -165,13 +167,14 @@ def _planned(
     body: dict[str, Any],
     proposed: dict[str, Any],
     found: dict[str, tuple[str, Answer]],
+    queried: dict[str, frozenset[str]],
     dry: dict[str, Left],
 ) -> dict[str, Any]:
     name = body["pipeline"]
     more = body | {"advice": proposed.get(name)}
     if name in dry:
         more["per_unit_forecast"] = dry[name].body
-    return more | ({"forecast": body_of(*found[name])} if name in found else {})
+    return more | ({"forecast": body_of(*found[name], queried[name])} if name in found else {})
 
 
 def _show_proposal(console: Console, pipeline: Pipeline, body: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.planning.search import Answer, Search
 from hushstream.planning.sentences import no_way, other_kind
-from hushstream.planning.ways import conclusions, heading, show_ways, written
+from hushstream.planning.ways import conclusions, heading, of_query, show_ways, written
 from rich.console import Console
 
 from .visits import INPUT, answer, config, read, write
@@ -30,6 +30,21 @@ def test_a_way_can_be_pasted(answer: Answer) -> None:
     (p,) = config(text).pipeline
     assert p.window == way.variant.settings.window and p.key == way.variant.settings.key
     assert p.triggers == way.variant.settings.triggers
+
+
+def test_what_a_query_states_is_a_comment_in_what_can_be_pasted(answer: Answer) -> None:
+    changes = {"key": '["page"]', "window.length": '"28d"', "triggers.every": '"28d"'}
+    way = answer.ways[1]._replace(settings={})
+    way = way._replace(variant=way.variant._replace(changes=changes))
+    sql = "SELECT page, COUNT(*) FROM visits GROUP BY page, {}(t, INTERVAL '1' DAY)"
+    lines = written("histogram", way, of_query(sql.format("Tumble")))
+    assert lines[:3] == [
+        '# in the query: key = ["page"]', '# in the query: window.length = "28d"',
+        'triggers.every = "28d"',
+    ]  # fmt: skip
+    shop = "SELECT shop, COUNT(*) FROM visits GROUP BY shop"
+    assert written("histogram", way, of_query(shop))[1] == 'window.length = "28d"'
+    assert written("histogram", way, of_query(None))[0] == 'key = ["page"]'
 
 
 @pytest.mark.thorough
