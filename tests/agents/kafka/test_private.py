@@ -224,6 +224,14 @@ def test_a_member_that_comes_back_gets_what_it_stands_by_for(mine: int) -> None:
     assert sorted(n for _, stands in found.values() for n in stands) == [0, 1, 2]
 
 
+def test_a_slow_consumer_thread_is_no_error_of_the_log() -> None:
+    said: list[str] = []
+    made = of_faust.HookedThread.__new__(of_faust.HookedThread)
+    vars(made).update(log=SimpleNamespace(error=said.append), last_wakeup_at=1.0)
+    asyncio.run(asyncio.wait_for(made._keepalive2(), 1.0))
+    assert not said
+
+
 def test_without_a_claim_faust_decides() -> None:
     found = assigned(new=(set(), set()), full=({0, 1}, {2}), rest=({2}, {0, 1}))
     assert [len(has) for has, _ in found.values()] == [1, 1, 1] and found["rest"][0] == {2}
