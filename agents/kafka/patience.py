@@ -65,7 +65,6 @@ async def through_outages(
     let_go: Callable[[], Awaitable[None]],
     patience: int,
     wanted: Callable[[], bool] = lambda: True,
-    given_up: asyncio.Event | None = None,
 ) -> bool:
     """Acquire something from the broker, with retries while it is away.
 
@@ -74,7 +73,6 @@ async def through_outages(
         let_go: called after each outage, to release what was acquired so far.
         patience: microseconds, `kafka.outage_timeout`.
         wanted: asked before each attempt; the first False ends them.
-        given_up: event that also ends an attempt that has begun.
 
     Returns:
         Whether it was acquired.
@@ -82,11 +80,10 @@ async def through_outages(
     Raises:
         EngineError: the broker stayed away for longer.
     """
-    until, gone = time.monotonic() + patience / 1e6, given_up or asyncio.Event()
-    while wanted() and not gone.is_set():
+    until = time.monotonic() + patience / 1e6
+    while wanted():
         try:
-            if not await _unless(gone, acquire()):
-                break
+            await acquire()
             progress.outage(False)
             return True
         except OUTAGES as error:
@@ -97,23 +94,7 @@ async def through_outages(
             check_outage(progress.what, until, patience, error)
             OUTAGE.sign(type(error).__name__)
             await asyncio.sleep(1.0)
-    if gone.is_set():
-        await let_go()
     return False
-
-
-async def _unless(gone: asyncio.Event, work: Awaitable[None]) -> bool:
-    """Do ``work``, but cancel it once ``gone`` is set; return whether it was done."""
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(gone.wait())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
-        return tasks[0].done()
-    finally:
-        for one in tasks:
-            one.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def check_outage(what: str, until: float, patience: int, error: BaseException) -> None:

@@ -77,9 +77,8 @@ class Shard:
         self._state = state or spec.state(shared, self.progress.moved)
         self._state.moved = self.progress.moved  # instead of a standby's
         self._guard = threading.Lock()
-        self.moved = self._doubted = self._closing = False
+        self.moved = self._doubted = self._closing = self._leaving = False
         self._ended = asyncio.Event()  # it is being closed
-        self._leaving = asyncio.Event()  # another worker is to open it
         self._reached = self._last = 0
         self._end: int | None = None  # end of the changelog as read, until a step confirms it
         self.seals: list[TableSeal] = []
@@ -112,11 +111,12 @@ class Shard:
             self._task = self._tasks.start(f"shard {self._name}", self._run())
 
     async def _reacquire(self) -> None:
+        patience, stays = (
+            self._shared.kafka.outage_timeout,
+            lambda: not self._leaving,
+        )
         self.progress.moved()
-        opened = await through_outages(
-            self.progress, self._acquire, self._let_go, self._shared.kafka.outage_timeout,
-            given_up=self._leaving,
-        )  # fmt: skip
+        opened = await through_outages(self.progress, self._acquire, self._let_go, patience, stays)
         self._closing |= not opened  # another worker opens it, or has done so
         self.wake()
 
@@ -349,19 +349,19 @@ class Shard:
         """Open again after a failed transaction: a new producer, and the state as committed."""
         if isinstance(error, AWAY):
             OUTAGE.sign(type(error).__name__)
-        elif not self._leaving.is_set():
+        elif not self._leaving:
             said = "%s: a transaction failed (%s); reopening"
             log.warning(said, self._name, type(error).__name__)
         if isinstance(error, TimeoutError):  # no broker has answered for long
             self.progress.outage(True)
-        if isinstance(error, ELSEWHERE) and not self._leaving.is_set():
+        if isinstance(error, ELSEWHERE) and not self._leaving:
             # If another worker owns this shard, a rebalance will close it here.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ended.wait(), FENCED_SECONDS)
         await self._open_again()
 
     async def _open_again(self) -> None:
-        self._closing |= self._leaving.is_set()
+        self._closing |= self._leaving
         if self._closing:
             return  # a new producer here would fence the new owner
         await self._let_go()
@@ -372,7 +372,7 @@ class Shard:
 
     def leave(self) -> None:
         """Step on until another worker has opened the shard, or it is closed; open it no more."""
-        self._leaving.set()
+        self._leaving = True
         if self._task is not None:
             self._tasks.release(self._task)
 

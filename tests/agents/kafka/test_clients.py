@@ -91,28 +91,6 @@ def test_what_is_not_wanted_any_more_is_not_tried_again(monkeypatch):
     assert not run(2) and attempts == [1, 1]
 
 
-def test_what_is_given_up_ends_within_an_attempt():
-    """Such as one that waits for an answer: sent again, it would fence who has taken over."""
-    done: list[str] = []
-
-    async def run() -> bool:
-        given_up = asyncio.Event()
-
-        async def acquire() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                done.append("ended")
-
-        async def let_go() -> None:
-            done.append("let go")
-
-        asyncio.get_running_loop().call_soon(given_up.set)
-        return await through_outages(Progress("it"), acquire, let_go, 60_000_000, given_up=given_up)
-
-    assert not asyncio.run(asyncio.wait_for(run(), 5)) and done == ["ended", "let go"]
-
-
 def test_a_cancellation_that_was_asked_for_is_not_an_outage():
     attempts = []
 

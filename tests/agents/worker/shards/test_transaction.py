@@ -104,6 +104,27 @@ def test_a_shard_that_was_answered_by_a_leader_of_before_publishes_nothing(bench
     assert bench.published(committed=False) == [b"%d" % n for n in range(5)]
 
 
+def test_a_shard_that_is_closed_while_it_opens_again_does_not_try_once_more(bench):
+    """It would fence the worker to which a rebalance has moved it."""
+
+    async def run() -> None:
+        shard, attempts = bench.shard(), list[int]()
+        await shard.open()
+
+        async def unanswered(_answered: object) -> None:
+            attempts.append(1)
+            raise TimeoutError
+
+        shard._producers.start = unanswered
+        opening = asyncio.ensure_future(shard._open_again())
+        await until(lambda: attempts != [])
+        await shard.close()
+        await asyncio.wait_for(opening, 10)
+        assert attempts == [1]
+
+    asyncio.run(run())
+
+
 def test_a_zombie_is_fenced_and_can_publish_nothing(bench, monkeypatch):
     monkeypatch.setattr(shard_module, "FENCED_SECONDS", 3600.0)  # it would reopen after that time
 
