@@ -46,6 +46,8 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
     holds its decoded records, ``decoded`` those of all pipelines.
     """
     report = SimulationReport(p.name, counts=counts_of(p, engine))
+    if p.windows.endless:
+        view = _since_origin(p, view, decoded)
     if p.sessions is not None:
         view, report.counted = in_sessions(p, view, decoded), "sessions"
     if counts_units(p):
@@ -67,6 +69,13 @@ def judge(p: Pipeline, view: View, decoded: Decoded, engine: OfflineEngine) -> S
         entry = dates(p, number) | compare(p, truth, rows) | _said(p, told.get(number, {}))
         report.windows.append({"window": number, **entry})
     return report
+
+
+def _since_origin(p: Pipeline, view: View, decoded: Decoded) -> View:
+    """Leave out what precedes a window without a stated end: such records are late."""
+    kept = p.windows.windows(decoded.time[view.rows]) >= 0
+    columns = {name: getattr(view, name)[kept] for name in ("rows", "key", "value", "sign")}
+    return view._replace(**columns)
 
 
 def _truth(p: Pipeline, view: View, mine: Any, unit: I64, rows: Bodies) -> Truth:
@@ -104,9 +113,10 @@ def counts_of(p: Pipeline, engine: OfflineEngine) -> dict[str, int]:
     return {outcome: number for (name, outcome), number in found if name == p.name and number}
 
 
-def dates(p: Pipeline, window: int) -> dict[str, str]:
-    """Both ends of a window as texts."""
-    return {"start": utc(p.windows.opens(window)), "end": utc(p.windows.end(window))}
+def dates(p: Pipeline, window: int) -> dict[str, str | None]:
+    """Both ends of a window as texts; None for an end that is not stated."""
+    end = None if p.windows.endless else utc(p.windows.end(window))
+    return {"start": utc(p.windows.opens(window)), "end": end}
 
 
 def _bodies(p: Pipeline, engine: OfflineEngine, kind: str) -> Iterator[tuple[bytes, Any]]:

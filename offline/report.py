@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, time
 from typing import Any
 
 from rich.table import Table
@@ -82,8 +82,14 @@ def dates(window: dict[str, Any]) -> str:
     '2019-03-01 00:00 to 08:00'
     >>> dates({"start": "2019-03-01T00:00:00Z", "end": "2019-03-08T00:00:00Z"})
     '2019-03-01 to 2019-03-08'
+    >>> dates({"start": "2019-03-01T00:00:00Z", "end": None})
+    'from 2019-03-01 on'
     """
-    start, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
+    start = datetime.fromisoformat(window["start"])
+    if window["end"] is None:
+        midnight = start.time() == time()
+        return f"from {start:%Y-%m-%d} on" if midnight else f"from {start:%Y-%m-%d %H:%M} on"
+    end = datetime.fromisoformat(window["end"])
     if not any((start.hour, start.minute, start.second, end.hour, end.minute, end.second)):
         one = (end - start).days == 1
         return f"{start:%Y-%m-%d}" if one else f"{start:%Y-%m-%d} to {end:%Y-%m-%d}"

@@ -202,7 +202,7 @@ def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterato
     ledger = Ledger()
     timelines = {}
     for p in source.pipelines:
-        window = 0 if p.external else p.windows.window(first)
+        window = 0 if p.external else p.windows.first(first)
         timelines[p.name] = Timeline(p.traits.horizon)
         start = Start(p.name, window, first)
         timelines[p.name].apply(start)

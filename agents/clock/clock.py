@@ -132,7 +132,7 @@ class Clock:
             if self.timelines[name].first is None:
                 # A follower begins where its predecessor ends, however late its worker is.
                 begun = pipeline.external or pipeline.follows is not None
-                window = 0 if begun else pipeline.windows.window(now)
+                window = 0 if begun else pipeline.windows.first(now)
                 found.append(Start(name, window, now, self._key(pipeline)))
         return found
 

@@ -80,6 +80,21 @@ def test_months_of_a_zone_end_at_its_midnight_and_have_as_many_triggers_as_days(
     }  # fmt: skip
 
 
+def test_what_precedes_a_window_without_an_end_is_late_and_no_invented_end_is_shown():
+    text = INPUT.format(units=2, cells=2, partitioner="none", format="json")
+    text += PIPELINE.format(name="p", mechanism=", adaptive_weight = 0", more="")
+    text = text.replace('length = "1d"', "endless = true").replace('every = "6h"', 'every = "30d"')
+    text = text.replace('schedule = "external"', "")
+    data = [*rows(200), *({"user": f"u{n}", "page": "p1", "t": ORIGIN - DAY} for n in range(7))]
+    report = simulate(loads(text, environ={}), data, "events", SECRET)[0]["p"]
+    assert report.counts["late"] == 7 and report.counts["seen"] == 200
+    assert report.counts["manifests"] == 2  # one trigger, and two partitions of cells
+    (window,) = report.windows
+    assert (window["window"], window["records"], window["end"]) == (0, 200, None)
+    early = simulate(loads(text, environ={}), data[200:], "events", SECRET)[0]["p"]
+    assert early.windows == [] and early.counts == {"late": 7}
+
+
 def test_a_simulation_foretells_what_a_cap_leaves():
     """Users come each day, and their purse pays for two days, so a third of six days is kept."""
     data = [

@@ -203,6 +203,19 @@ def test_a_first_window_is_started_once():
     assert clock.starts(ORIGIN + 6 * DAY) == []
 
 
+def test_no_window_precedes_one_without_a_stated_end():
+    """Before the origin, a century of triggers of an earlier window would be overdue."""
+    swap = {'length = "1d"': "endless = true", 'schedule = "external"': ""}
+    made = deployment(swap=swap, mechanism=", adaptive_weight = 0")
+    clock = Clock(made, Ledger(), "1.0", "key")
+    (first,) = clock.starts(ORIGIN - DAY)
+    assert first.window == 0
+    clock.apply(first)
+    assert clock.due(ORIGIN) == [] and clock.unpaid(ORIGIN - DAY) == []
+    ((_, due),) = clock.due(ORIGIN + 6 * HOUR)
+    assert due == Due(0, 1, ORIGIN + 6 * HOUR)
+
+
 def test_clock_records_survive_their_encoding():
     for record in (
         start(P),

@@ -186,6 +186,12 @@ class Schedule:
             return self.calendar.window(time)
         return (time - self.origin) // self.length
 
+    def first(self, time: int) -> int:
+        """The first window that a pipeline serves which starts at a time."""
+        window = self.window(time)
+        # No window precedes one without a stated end: a century of triggers would be overdue in it.
+        return max(window, 0) if self.endless else window
+
     def holding(self, time: int) -> range:
         """The windows whose releases cover a time: one, or several with hops."""
         return range(self.window(time), self.opened(time) + 1)
