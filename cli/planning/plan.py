@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from fractions import Fraction
@@ -248,7 +249,7 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
             words = "at most; it depends on the values, and each release has its interval"
         table.add_row(f"noise of {partial.get(name, name)}", f"±{stddev:.4g} ({words})")
     for name, value in p.mechanism.plan_rows(p.unit_name):
-        table.add_row(name, value)
+        table.add_row(name, _labelled(value, partial))
     if dated is not None and most:
         table.add_row("shorter windows", _shorter(p, dated.fewest))
     if said := implied_bound(p):
@@ -283,6 +284,12 @@ def _parts_of_some(p: Pipeline) -> dict[str, str]:
                 found.setdefault(f"{part}:{column.name}", f"{one.label}: {word}")
     alone = {one.parts[0]: one.label for one in p.aggregates if len(one.parts) == 1}
     return found | alone
+
+
+def _labelled(text: str, partial: dict[str, str]) -> str:
+    """Call noise of a part by the same name as in other rows."""
+    named = r"(^|[;,] )([^;,±]+) ±"
+    return re.sub(named, lambda m: f"{m[1]}{partial.get(m[2], m[2])} ±", text)
 
 
 def _listed(p: Pipeline) -> str:

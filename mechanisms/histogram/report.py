@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..contract import Cost
+from ..columns import F64
+from ..contract import Cost, Output
 from ..factorization.prefix_noise import STEPS, Process
 from ..parts.bounds.bounding import Bound
 from .keyed_sums import FoundKeys
@@ -38,16 +39,17 @@ def plan(mechanism: FoundKeys) -> dict[str, Any]:
     public by the last trigger with a chance of 50 % and 95 %.
 
     Returns:
-        Plain numbers, strings, lists and dictionaries, ready for JSON.
+        Plain numbers, strings, lists and dictionaries, ready for JSON. ``noise_stddev`` has a list
+        for each trigger, with a number in each output's own unit.
     """
-    triggers = _told(mechanism)
+    triggers, grids = _told(mechanism), grids_of(mechanism.traits.outputs)
     factor = mechanism.quantities[0].lanes[0].factor
     out: dict[str, Any] = {
         "factorization": factor.name,
         "factorization_digest": factor.digest(),
         "bound": bound_of(mechanism.bound, mechanism.traits.pairs),
         "outputs": [output.name for output in mechanism.traits.outputs],
-        "noise_stddev": [[float(x) for x in mechanism.error(t)] for t in triggers],
+        "noise_stddev": (np.array([mechanism.error(t) for t in triggers]) * grids).tolist(),
         "cost": cost_of(mechanism.loss),
         "delay": mechanism.delay,
     }
@@ -98,11 +100,10 @@ def _chances(mechanism: FoundKeys, process: Process) -> dict[str, Any]:
 def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     """Format the result of `plan` as rows of text."""
     rows = [("contribution bound", bound_words(body["bound"], unit))]
-    first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
+    first = body["noise_stddev"][0]
     if len(body["noise_stddev"]) > 1:  # the noise of a single trigger stands elsewhere
         if first:
-            spread = f"±{listed(first)} at the first trigger … ±{listed(last)}"
-            rows.append(("noise over time", spread))
+            rows.append(("noise over time", _course(body, "at the first trigger", "")))
         rows.append(_by_trigger(body))
     if "adaptive_weight" in body["bound"]:
         known = f"a public key is known {_triggers(body['delay'])} later"
@@ -112,12 +113,9 @@ def plan_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
 
 def round_rows(body: dict[str, Any], unit: str) -> list[tuple[str, str]]:
     """Format the result of `plan` for rounds: their noise follows a key's releases."""
-    first, last = body["noise_stddev"][0], body["noise_stddev"][-1]
     count = len(body["noise_stddev"])
     new = f"a key is released again when enough new units ({unit}) have come since its last release"
-    spread = (
-        f"±{listed(first)} at a key's first … ±{listed(last)} at its {count:,}th, if it has one"
-    )
+    spread = _course(body, "at a key's first", f" at its {count:,}th, if it has one")
     bars = body["threshold"]
     threshold = f"{bars[0]:.4g} after the first trigger of a round … {bars[-1]:.4g} after the last"
     least = [("  and at least", f"{body['min_users']:,} units")] if body["min_users"] > 1 else []
@@ -168,5 +166,14 @@ def _triggers(count: int) -> str:
     return f"{count:,} trigger" if count == 1 else f"{count:,} triggers"
 
 
-def listed(values: list[float]) -> str:
-    return ", ".join(f"{value:.6g}" for value in values)
+def _course(body: dict[str, Any], first: str, last: str) -> str:
+    """Name each output with its noise at the first and the last trigger, and these two once."""
+    found = zip(body["outputs"], body["noise_stddev"][0], body["noise_stddev"][-1], strict=True)
+    (name, low, high), *others = found
+    parts = [f"{name} ±{low:.4g} {first} … ±{high:.4g}{last}"]
+    return "; ".join([*parts, *(f"{name} ±{low:.4g} … ±{high:.4g}" for name, low, high in others)])
+
+
+def grids_of(outputs: Sequence[Output]) -> F64:
+    """(c',) steps of the outputs' grids, by which noise in grid units becomes that of values."""
+    return np.array([float(one.grid) for one in outputs])

@@ -58,7 +58,7 @@ from ...parts.bounds.stated import stated_bound
 from ...parts.by_key import MOST, of_keys
 from ...ranges import Draws
 from ..keyed_sums import KeyedSums, rows_of
-from ..report import bound_of, bound_words, cost_of
+from ..report import bound_of, bound_words, cost_of, grids_of
 from .noise import HopNoise
 
 
@@ -245,14 +245,14 @@ class Hopping(KeyedSums):
         return (self.noises[0].factor.digest(),)
 
     def plan(self) -> dict[str, Any]:
-        """Bounds, noise and thresholds by ordinal."""
+        """Bounds, noise in each output's own unit, and thresholds by ordinal."""
         out: dict[str, Any] = {
             "hops": self.hops,
             "hops_per_epoch": self.per_epoch,
             "factorization_digest": self.digests()[0],
             "bound": bound_of(self.bound),
             "outputs": [output.name for output in self._outputs],
-            "noise_stddev": self.deviations().tolist(),
+            "noise_stddev": (self.deviations() * grids_of(self._outputs)).tolist(),
             "cost": cost_of(self.loss),
         }
         if self.threshold:

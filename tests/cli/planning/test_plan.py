@@ -6,6 +6,7 @@ Covers: cli/planning/simulate.py, offline/files.py
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,15 @@ def test_a_plan_says_how_shorter_windows_of_the_calendar_end(folder):
     assert f"shorter windows {told}" in said
     assert "last trigger of the longest windows" in said and "and at least 5 × user" in said
     assert "shorter windows" not in typed("plan")[1]
+
+
+def test_all_rows_on_noise_agree_in_name_and_unit(folder):
+    summed = 'kind = "sum", field = "price", low = 0, high = 100, grid = 0.01'
+    more = ("--set", f"pipeline.pages.aggregate=[{{ {summed} }}]")
+    said = " ".join(typed("plan", *more)[1].replace("│", " ").split())
+    noise = json.loads(typed("plan", "--json", *more)[1])["pipelines"][0]["noise"]["sum:price"]
+    assert f"noise of sum_price ±{noise:.4g} (" in said
+    assert re.search(rf"noise over time sum_price ±\S+ at the first trigger … ±{noise:.4g} ", said)
 
 
 def test_a_window_without_an_end_has_no_other_epochs(folder):

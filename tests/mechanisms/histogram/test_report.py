@@ -74,6 +74,26 @@ def test_a_plan_of_one_trigger_tells_no_course() -> None:
     assert float(rows["threshold of a key"]) > 0
 
 
+def test_noise_over_time_names_its_outputs_in_their_own_units() -> None:
+    """Steps of the grid mean nothing to a reader."""
+    priced = replace(
+        SETTING, columns=(("price", 0, 10_000),), grids=(Fraction(1, 100),), squares=("price",)
+    )
+    made = build("histogram", HistogramParameters(), priced)
+    first, last = (
+        [e * float(o.grid) for e, o in zip(made.error(t), made.traits.outputs, strict=True)]
+        for t in (1, SETTING.horizon)
+    )
+    told = plan(made)  # type: ignore[arg-type]
+    assert told["noise_stddev"][0] == pytest.approx(first)
+    assert told["noise_stddev"][-1] == pytest.approx(last)
+    (name, low, high), *others = zip(told["outputs"], first, last, strict=True)
+    assert {other for other, _, _ in others} > {"sum:price", "square:price"}
+    parts = [f"{name} ±{low:.4g} at the first trigger … ±{high:.4g}"]
+    parts += [f"{name} ±{low:.4g} … ±{high:.4g}" for name, low, high in others]
+    assert dict(made.plan_rows("user"))["noise over time"] == "; ".join(parts)
+
+
 def test_the_plan_is_public_plain_and_right() -> None:
     mechanism = made(31, budget=1)
     told = json.loads(json.dumps(plan(mechanism)))

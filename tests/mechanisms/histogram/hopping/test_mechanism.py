@@ -289,6 +289,15 @@ def test_the_bound_counts_over_the_epoch_in_words_too() -> None:
     assert most.endswith("at most 3 of them with one key in one epoch")
 
 
+def test_a_plan_tells_noise_in_the_unit_of_each_value() -> None:
+    priced = made(4, 4, columns=(("price", 0, 10_000),), grids=(Fraction(1, 100),))
+    worst = (priced.error(1) * [1, 0.01]).tolist()
+    body = priced.plan()["hopping"]
+    assert np.max(body["noise_stddev"], axis=0).tolist() == pytest.approx(worst)
+    said = dict(priced.plan_rows("user"))["noise by place in the epoch"]
+    assert all(f"… {stddev:.4g}" in said for stddev in worst)
+
+
 def test_a_plan_says_what_is_public() -> None:
     mechanism = made(24, 24)
     body = mechanism.plan()["hopping"]
