@@ -16,7 +16,7 @@ from ..agents.clock.ledger_record import Record
 from ..agents.clock.start import check_paid, read_clock
 from ..agents.clock.witness import Witness
 from ..agents.deployment.compile import compile_config
-from ..agents.deployment.compiling.lifetime import capped
+from ..agents.deployment.compiling.lifetime import ChargedCap, cap_of, capped
 from ..agents.deployment.compiling.lineage import generations
 from ..agents.deployment.model import Pipeline
 from ..agents.kafka.cluster import Cluster
@@ -25,12 +25,13 @@ from ..errors import ConfigError, LedgerError
 from ..formats.events.decode import utc
 from ..mechanisms.accounting.composition import Spent
 from ..reading.client import kafka_at
-from ..reading.joint import Joint, UnitSum, joint
+from ..reading.joint import joint
 from ..reading.live.budget import purses
 from ..topics.config.access.secret import noise_key
 from ..topics.config.load import Config
 from ..topics.config.toml.values import counted
 from .deployed import ledger_of
+from .ledger_sum import cost, lines, plain_sum, summed
 from .nearest import Nearest
 from .options import Flags, config_options, emit, json_option, read_config, readable
 from .page import page
@@ -58,7 +59,7 @@ def show(flags: Flags, as_json: bool) -> None:
             {
                 "records": [_plain(r) for r in read.records],
                 "totals": {
-                    name: _cost(one)
+                    name: cost(one)
                     | {"epochs": one.epochs, "composed_epsilon": float(one.composed())}
                     for name, one in sums.items()
                 },
@@ -76,10 +77,11 @@ def show(flags: Flags, as_json: bool) -> None:
     console = Screen()
     console.print(records(read.records))
     units = {r.body.get("pipeline"): r.body.get("unit") for r in read.records if "unit" in r.body}
+    caps = {r.body["pipeline"]: cap_of(r.body) for r in read.charges.values()}
     for name, one in sums.items():
         console.print(
             f"{name}: {counted(one.epochs, 'epoch')} charged; a {units.get(name, 'unit')} active "
-            f"in all of them pays at most {composed(one)}"
+            f"in all of them pays at most {composed(one)}{_by_cap(caps, [name])}"
         )
     for line in shared(read, sums):
         say(line)
@@ -93,13 +95,20 @@ def shared(read: Ledger, sums: Mapping[str, Spent]) -> list[str]:
     Args:
         sums: amounts charged, by pipeline.
     """
+    caps = {name: cap_of(record.body) for (name, _), record in read.charges.items()}
     return [
         f"budget {one.name} of {' and '.join(one.members)}: "
         f"{counted(one.spent.epochs, 'epoch')} at ε={float(one.epsilon):g}, "
         f"δ={float(one.delta):g} for all of them; "
-        f"together {composed(one.spent)}"
+        f"together {composed(one.spent)}{_by_cap(caps, one.members)}"
         for one in purses(read, sums)
     ]
+
+
+def _by_cap(caps: Mapping[str, ChargedCap | None], pipelines: Sequence[str]) -> str:
+    """State the cap of pipelines, if they have one."""
+    cap = next((cap for name in pipelines if (cap := caps.get(name)) is not None), None)
+    return "" if cap is None else f"; by the cap at most {cap.in_words}"
 
 
 def composed(spent: Spent) -> str:
@@ -225,17 +234,21 @@ def _explanation(
     unit = body["unit"]
     limit = compiled.terms.limit_epsilon if compiled else None
     held = "no limit is set" if limit is None else f"the limit is ε={float(limit):g}"
-    if compiled and compiled.purse:
+    if compiled and compiled.purse and limit is not None:
         held += f", of all of the budget {compiled.purse.name} together"
+    cap = capped(body)
+    pays = f"a {unit} present in all of them pays {composed(spent)}"
+    if cap:  # the charges are an upper bound; the cap may be below it
+        pays = f"by these alone a {unit} present in all of them pays at most {composed(spent)}"
+        held += ", but a cap" if limit is None else ", and a cap"
     return (
         f"{pipeline}: mechanism {body['mechanism']}; adding or removing all records of one {unit} "
         f"in one epoch changes what anyone sees by at most ε={_short(body['epsilon'])}, "
         f"δ={_short(body['delta'])}, for all triggers of all windows of that epoch together.\n"
-        f"  {counted(spent.epochs, 'epoch')} charged, once each, retries included: a {unit} "
-        f"present in all of them pays {composed(spent)}"
-        + f"; {held}.\n"
+        f"  {counted(spent.epochs, 'epoch')} charged, once each, retries included: {pays}; "
+        f"{held}.\n"
         + _why_less(spent)
-        + capped(body)
+        + cap
         + f"  exact cost of one epoch: μ²={_short(body['mu2'])} of Gaussian noise, "
         f"ε={_short(body['pure_epsilon'])} of other noise and rounding, "
         f"δ={_short(body['coupling_delta'])} of rare events, such as a key of one {unit} appearing."
@@ -279,7 +292,7 @@ def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
             found[name] = _of_deployment(flags, name)
     whole = joint(found)
     if as_json:
-        emit(_plain_sum(found, whole))
+        emit(plain_sum(found, whole))
         return
     console = Screen()
     for name, one in found.items():
@@ -287,7 +300,7 @@ def add_up(flags: Flags, as_json: bool, ledgers: tuple[str, ...]) -> None:
     for one_sum in whole.sums:
         console.print()
         console.print(lines(one_sum))
-        say(_summed(one_sum))
+        say(summed(one_sum))
     if not whole.sums:
         say("nothing has been charged yet")
     if whole.twice:
@@ -318,58 +331,6 @@ def _of_deployment(flags: Flags, name: str) -> Ledger:
         return read_ledger(cluster, name)
     except NoLedgerError:
         raise ConfigError(f"{name!r} is neither a file nor a deployment on this cluster") from None
-
-
-def lines(one: UnitSum) -> Table:
-    """Charges of one sum, pipeline by pipeline, as a table that fits into 80 columns."""
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    for name in ("ledger", "pipeline", "epochs", "ε", "δ"):
-        text = name in ("ledger", "pipeline")
-        table.add_column(name, justify="left" if text else "right", no_wrap=not text)
-    for line in one.lines:
-        table.add_row(
-            line.ledger,
-            line.pipeline,
-            str(line.epochs),
-            f"{float(line.epsilon):.6g}",
-            f"{float(line.delta):.6g}",
-        )
-    return readable(table)
-
-
-def _summed(one: UnitSum) -> str:
-    said = (
-        f"A {one.kind.unit} active in every epoch of all of these pays at most "
-        f"ε={float(one.epsilon):g}, δ={float(one.delta):g}"
-    )
-    if one.kind.neighbouring == "replace_value":
-        said += ", for replacing its values"
-    if one.composed < one.epsilon:
-        said += (
-            f".\nComposed: ε={float(one.composed):.6g} at the same δ, if no budget was "
-            "chosen after a look at releases"
-        )
-    return said + "."
-
-
-def _plain_sum(found: Mapping[str, Ledger], whole: Joint) -> dict[str, Any]:
-    return {
-        "ledgers": {n: {"records": len(o.records), "head": o.head} for n, o in found.items()},
-        "sums": [
-            one.kind._asdict()
-            | _cost(one)
-            | {
-                "composed_epsilon": float(one.composed),
-                "lines": [vars(line) | _cost(line) for line in one.lines],
-            }
-            for one in whole.sums
-        ],
-        "twice": whole.twice,
-    }
-
-
-def _cost(one: Any) -> dict[str, float]:
-    return {"epsilon": float(one.epsilon), "delta": float(one.delta)}
 
 
 def _short(value: str | None) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ..agents.clock.ledger import Ledger, number
 from ..agents.clock.ledger_record import Record
+from ..agents.deployment.compiling.lifetime import ChargedCap, cap_of
 from ..errors import LedgerError, ParameterError
 from ..mechanisms.accounting import total
 from ..mechanisms.contract import Cost
@@ -30,6 +31,8 @@ class PipelineSum:
     epochs: int
     epsilon: Fraction
     delta: Fraction
+    # the most that a unit loses over many epochs; None: no cap, or not the same in all charges
+    cap: ChargedCap | None = None
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,20 @@ def _kind(record: Record) -> Kind:
 
 def _sum(kind: Kind, lines: Mapping[tuple[str, str], list[Record]]) -> UnitSum:
     shown = tuple(
-        PipelineSum(ledger, name, len(found), _added(found, "epsilon"), _added(found, "delta"))
+        PipelineSum(
+            ledger, name, len(found), _added(found, "epsilon"), _added(found, "delta"), _cap(found)
+        )
         for (ledger, name), found in lines.items()
     )
     epsilon = sum((line.epsilon for line in shown), Fraction(0))
     delta = sum((line.delta for line in shown), Fraction(0))
     costs = [_cost(record.body) for charges in lines.values() for record in charges]
     return UnitSum(kind, shown, epsilon, delta, _composed(costs, epsilon, delta))
+
+
+def _cap(charges: list[Record]) -> ChargedCap | None:
+    caps = {cap_of(record.body) for record in charges}
+    return caps.pop() if len(caps) == 1 else None
 
 
 def _added(charges: list[Record], name: str) -> Fraction:

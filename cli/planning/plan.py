@@ -6,7 +6,6 @@ import math
 import re
 import time
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 import click
@@ -24,7 +23,6 @@ from ...agents.deployment.published import statement
 from ...agents.stages.view.records import in_words
 from ...agents.worker.lines.screen import Screen
 from ...formats.events.decode import utc
-from ...mechanisms.accounting.composition import MANY, Spent
 from ...mechanisms.catalogue import planner_of
 from ...mechanisms.parts.bounds.stated import plain
 from ...mechanisms.planner import PlanTable
@@ -38,6 +36,7 @@ from ...topics.names import Names
 from ..deployed import by_size, least_partitions
 from ..options import Flags, config_options, emit, json_option, read_config, readable
 from .diff import show_difference
+from .over_epochs import cap, many
 from .request import Request, check, forecasts, plan_options, proposals, purses, warn_of_times
 
 UNKNOWN = (
@@ -235,9 +234,9 @@ def described(p: Pipeline, body: dict[str, Any]) -> Table:
         table.add_row("  of which", part)
     if words := p.mechanism.stated(p.unit_name).in_words:
         table.add_row("  of which", words)
-    table.add_row("over many epochs", _many(p))
+    table.add_row("over many epochs", many(p))
     if p.lifetime is not None:
-        table.add_row(f"cap per {p.unit_name}", _cap(p, body))
+        table.add_row(f"cap per {p.unit_name}", cap(p, body))
     partial = _parts_of_some(p)
     inexact = {one.name for one in p.traits.outputs if one.ends}
     for name, stddev in body["noise"].items():
@@ -331,41 +330,6 @@ def _unit(p: Pipeline, body: dict[str, Any]) -> str:
     if body["definition"] == "local":
         return f"values that one {p.unit_name} reports; local: they never leave the device"
     return f"one {p.unit_name}, added or removed with all its records"
-
-
-def _many(p: Pipeline) -> str:
-    terms = p.terms
-    if p.windows.endless:
-        return "there is one, and its cost is for all that is released"
-    whose = f" by {' and '.join(p.purse.members)} together" if p.purse is not None else ""
-    if not terms.limited:
-        thirty = Spent().plus(terms.one, 30)
-        return (
-            f"ε={float(thirty.composed()):.4g}, δ={float(thirty.delta):.4g} for a {p.unit_name} "
-            f"present in 30 epochs{whose}; no limit set"
-        )
-    most = terms.room(Spent(), MANY)
-    whole = Spent().plus(terms.one, most)
-    at = max(terms.limit_delta or Fraction(0), whole.delta)
-    return (
-        f"at most {counted(most, 'epoch')} charged{whose}: ε={float(whole.composed(at)):.4g}, "
-        f"δ={float(at):.4g} in total"
-    )
-
-
-def _cap(p: Pipeline, body: dict[str, Any]) -> str:
-    assert p.lifetime is not None
-    lifetime, share = p.lifetime, body["kept_of_full_bounds"]
-    whose = f" of {' and '.join(lifetime.members)} together" if len(lifetime.members) > 1 else ""
-    text = (
-        f"ε={float(lifetime.epsilon):g}, δ={float(lifetime.delta):g}{whose} over "
-        f"{statement.span_of(lifetime)}, however many epochs there are: a {p.unit_name} may use "
-        f"up its bound {float(lifetime.part):.4g} times, then its records are dropped"
-    )
-    if share is None:
-        return text
-    kept = "all" if share == 1 else f"{100 * share:.3g} %"
-    return f"{text}; kept of one that uses it up in every epoch: {kept}"
 
 
 def _together(console: Console, inputs: Any, pipelines: tuple[Pipeline, ...]) -> None:

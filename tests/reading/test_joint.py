@@ -1,4 +1,7 @@
-"""Several ledgers added up: each charge once, units separate, at most the plain sum."""
+"""Several ledgers added up: each charge once, units separate, at most the plain sum.
+
+Covers: cli/ledger_sum.py
+"""
 
 from __future__ import annotations
 
@@ -132,6 +135,23 @@ def test_the_command_reads_copies_without_a_cluster_or_a_configuration(
     code, out, _ = typed("ledger", "sum", "--json", *paths)
     told = json.loads(out)
     assert code == 0 and told["sums"][0]["epsilon"] == 24 and told["twice"] == 0
+
+
+def test_the_command_states_the_cap_of_a_pipeline(tmp_path: Path):
+    cap = 'limit_epsilon = 80, per_unit = { epsilon = 20, delta = 1e-3, period = "7d" }'
+    (p,) = deployment(swap={"delta = 1e-4": f"delta = 1e-4, {cap}"}).pipelines
+    (path,) = files(tmp_path, [kept(*(charge_body(p, n, "1.0", "key") for n in range(5)))])
+    out = typed("ledger", "sum", path)[1]
+    assert "pays at most ε=40, δ=0.0005" in out
+    assert (
+        f"{path}, p: by its cap a user loses at most ε=20, δ=0.001 over each period of 7d, however "
+        "many epochs are charged."
+    ) in out
+    (line,) = json.loads(typed("ledger", "sum", "--json", path)[1])["sums"][0]["lines"]
+    assert line["cap"] == {"epsilon": 20, "delta": 0.001, "period": "7d", "pipelines": []}
+    (path,) = files(tmp_path, [kept(charge_body(p, 0, "1.0", "key"), body(1))])
+    out = typed("ledger", "sum", path)[1]
+    assert "ε=16" in out and "cap" not in out  # not all charges state it
 
 
 def test_the_command_refuses_a_copy_that_was_changed(tmp_path: Path):

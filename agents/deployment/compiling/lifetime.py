@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....errors import ConfigError, ParameterError
 from ....mechanisms.accounting.lifetime import portion, purse, together
@@ -89,18 +89,45 @@ def _refused(p: Pipeline, why: str) -> ConfigError:
     return ConfigError(f"pipeline {p.name!r}: budget.per_unit: {why}")
 
 
-def capped(charge: Mapping[str, Any]) -> str:
-    """Say in a sentence what a unit ever loses by a charge's body; empty where it states no cap."""
+class ChargedCap(NamedTuple):
+    """The most that a unit loses over many epochs, as a charge states it."""
+
+    epsilon: Fraction
+    delta: Fraction
+    period: int | None  # microseconds; None: for good
+    members: tuple[str, ...]  # names of the pipelines that share it; () if one has its own
+
+    @property
+    def time(self) -> str | None:
+        """The period as a text; None: for good."""
+        return None if self.period is None else format_duration(self.period)
+
+    @property
+    def in_words(self) -> str:
+        """The amount, whose it is, and for how long it holds."""
+        whose = f" by {' and '.join(self.members)} together" if self.members else ""
+        over = "all epochs" if self.time is None else f"each period of {self.time}"
+        return f"ε={float(self.epsilon):g}, δ={float(self.delta):g}{whose} over {over}"
+
+
+def cap_of(charge: Mapping[str, Any]) -> ChargedCap | None:
+    """The cap that the body of a charge states; None: there is none."""
     if "per_unit_epsilon" not in charge:
-        return ""
+        return None
     budget = charge["config"]["budget"]
     shared = budget.get("shared", {})
-    period = (shared.get("per_unit") or budget["per_unit"])["period"]
-    whose = f" by {' and '.join(shared['members'])} together" if shared.get("per_unit") else ""
-    time = "all epochs" if period is None else f"each period of {format_duration(period)}"
-    epsilon, delta = (float(Fraction(charge[f"per_unit_{name}"])) for name in ("epsilon", "delta"))
+    terms = shared.get("per_unit")
+    members = tuple(shared["members"]) if terms else ()
+    epsilon, delta = (Fraction(charge[f"per_unit_{name}"]) for name in ("epsilon", "delta"))
+    return ChargedCap(epsilon, delta, (terms or budget["per_unit"])["period"], members)
+
+
+def capped(charge: Mapping[str, Any]) -> str:
+    """Say in a sentence what a unit ever loses by a charge's body; empty where it states no cap."""
+    cap = cap_of(charge)
+    if cap is None:
+        return ""
     return (
-        f"  A {charge['unit']} loses at most ε={epsilon:g}, δ={delta:g}{whose} over {time}, "
-        "however many are charged: what it has spent of its bounds is kept, and once that is used "
-        "up its records are dropped.\n"
+        f"  A {charge['unit']} loses at most {cap.in_words}, however many are charged: what it has "
+        "spent of its bounds is kept, and once that is used up its records are dropped.\n"
     )

@@ -16,7 +16,7 @@ from hushstream.agents.deployment.compile import compile_config
 from hushstream.agents.deployment.model import Pipeline
 from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.deployment.sharing import Charging
-from hushstream.cli.ledger import _explanation
+from hushstream.cli.ledger import _explanation, shared
 from hushstream.errors import ConfigError
 from hushstream.mechanisms.accounting import add, total
 from hushstream.mechanisms.accounting.composition import Spent
@@ -212,3 +212,30 @@ def test_explain_names_the_limit_of_the_shared_budget() -> None:
     free = made("a = 1, b = 1", names=("a", "b"))[0]
     said = _explanation("a", charge_body(free, 0, "1", "key"), Spent(), free)
     assert "no limit is set" in said
+
+
+def test_explain_says_that_a_cap_holds_whatever_was_charged() -> None:
+    more = "per_unit = { epsilon = 3, delta = 1e-5 }\n"
+    p = made("a = 1, b = 1", names=("a", "b"), more=more)[0]
+    said = _explanation("a", charge_body(p, 0, "1", "key"), p.terms.one, p)
+    assert "by these alone a unit present in all of them pays at most ε=" in said
+    assert "; no limit is set, but a cap.\n" in said
+    assert "A unit loses at most ε=3, δ=1e-05 by a and b together over all epochs" in said
+    free = made("a = 1, b = 1", names=("a", "b"))[0]
+    plain = _explanation("a", charge_body(free, 0, "1", "key"), free.terms.one, free)
+    assert "a unit present in all of them pays ε=" in plain and "cap" not in plain
+
+
+def test_the_line_of_a_shared_budget_states_its_cap() -> None:
+    pipelines = made(
+        "a = 1, b = 1", names=("a", "b"), more="per_unit = { epsilon = 3, delta = 1e-5 }\n"
+    )
+    ledger = Ledger()
+    ledger.take(ledger.next("genesis", 1, {"genesis": "abcdef"}).encode())
+    sums = {}
+    for p in pipelines:
+        ledger.take(ledger.next("charge", 2, charge_body(p, 0, "1", "key")).encode())
+        ledger.pipelines[p.name] = {"config": p.config}
+        sums[p.name] = ledger.spent(p.name)
+    (line,) = shared(ledger, sums)
+    assert line.endswith("; by the cap at most ε=3, δ=1e-05 by a and b together over all epochs")
