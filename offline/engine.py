@@ -244,7 +244,7 @@ class OfflineEngine:
 
         def take(step: Step) -> None:
             used = self._take(step)
-            if used and progress is not None:
+            if progress is not None:
                 progress(used)
 
         moved = True

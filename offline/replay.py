@@ -124,7 +124,8 @@ def recompute(
     def progress(more: int) -> None:
         nonlocal used
         used += more
-        report("recomputing", used, max(total, used))
+        if more:
+            report("recomputing", used, max(total, used))
 
     outcome, reach = ReplayOutcome(), reach_of(deployment, logs)
     keys = ReplayKeys(plan, deployment, sealed)

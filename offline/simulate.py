@@ -6,7 +6,7 @@ Only for public or synthetic data: the report shows exact figures.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -40,6 +40,8 @@ PERTURBED = (
     "the file holds values: they were perturbed as devices would do it (definition: local), "
     "and their reports aggregated"
 )
+Progress = Callable[[int, int, int], None]
+"""It is told how many triggers have fired, how many there are, and of how many windows."""
 AS_THEY_ARE = "the file holds reports (definition: local): they were aggregated as they are"
 
 
@@ -48,13 +50,13 @@ def simulate(
     rows: list[dict[str, Any]],
     source_name: str,
     secret: bytes,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[dict[str, SimulationReport], OfflineEngine]:
     """Run rows in event-time order, without a cluster; return reports by pipeline, and the engine.
 
     Rows with raw values for a survey (`topl`) are first turned into the reports that devices would
     have made; rows that are reports are used unchanged. Noise and digests come from the root key
-    ``secret``; ``progress`` is called after a step with the number of events that it used.
+    ``secret``; ``progress`` is called before the first trigger and after each.
 
     Raises:
         ConfigError: the input is unknown, or no row has a time.
@@ -107,7 +109,7 @@ def _run(
     deployment: Deployment,
     rows: list[dict[str, Any]],
     secret: bytes,
-    progress: Callable[[int], None] | None,
+    progress: Progress | None,
 ) -> tuple[dict[str, SimulationReport], OfflineEngine]:
     check_columns(source, rows)
     records = [RawRecord(i, 0, None, _json(row)) for i, row in enumerate(rows)]
@@ -122,11 +124,12 @@ def _run(
     order = np.argsort(arrival, kind="stable")
     records = [records[i]._replace(offset=n) for n, i in enumerate(order.tolist())]
     times = arrival[order]
-    entries = list(_clock(source, times))
+    bar = _Bar(source, progress)
+    entries = list(_clock(source, times, bar))
     raw = {(source.topic, 0): records}
     names = Names(deployment.name, "simulated")
     engine = OfflineEngine(deployment, names, secret, raw, list(enumerate(entries)))
-    engine.run(progress)
+    engine.run(lambda _: bar.step(engine))
     decoded = decoder.decode(records)
     placed = [rows[i] for i in order.tolist()]
     reports = {
@@ -191,7 +194,35 @@ def _alone(compiled: Deployment, source: Input) -> Deployment:
     return replace(compiled.only(names), inputs=(source,))
 
 
-def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[ClockRecord]:
+class _Bar:
+    """Tells fired triggers: before the first one, and whenever more have fired."""
+
+    def __init__(self, source: Input, progress: Progress | None) -> None:
+        self._source, self._progress = source, progress
+        self._done = self._triggers = self._windows = 0
+
+    def begin(self, found: Sequence[tuple[Pipeline, Due]]) -> None:
+        """Tell how many triggers of how many windows there will be."""
+        self._triggers = len(found)
+        self._windows = len({(p.name, due.window) for p, due in found})
+        self._tell()
+
+    def step(self, engine: OfflineEngine) -> None:
+        """Tell if further triggers have fired on all partitions."""
+        made = ((p, engine.counts[p.name, "manifests"]) for p in self._source.pipelines)
+        done = sum(number // p.cells_partitions for p, number in made)
+        if done > self._done:
+            self._done = done
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(self._done, self._triggers, self._windows)
+
+
+def _clock(
+    source: Input, times: np.ndarray[Any, np.dtype[np.int64]], bar: _Bar
+) -> Iterator[ClockRecord]:
     """The clock log of a clock that triggers exactly on schedule, in event time."""
     if not len(times):
         raise ConfigError("the file holds no record: a row below the header, or a JSON object")
@@ -207,7 +238,9 @@ def _clock(source: Input, times: np.ndarray[Any, np.dtype[np.int64]]) -> Iterato
         start = Start(p.name, window, first)
         timelines[p.name].apply(start)
         yield start
-    for p, due in _schedule(source, timelines, last):
+    found = list(_schedule(source, timelines, last))
+    bar.begin(found)
+    for p, due in found:
         # Records up to the scheduled time have arrived; a cut is also a beat.
         cut = int(np.searchsorted(times, due.scheduled, side="right"))
         yield _trigger(source, p, due, cut, timelines[p.name], ledger)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 from pyarrow import parquet
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.model import Pipeline, ReleaseView
@@ -31,6 +31,7 @@ from ...reading.live.views import MOST_ROWS, Wish, view
 from ...reading.tables import table_of
 from ...topics.assembly import Assembly, Released
 from ...topics.config.load import Config
+from ...topics.config.toml.values import counted
 from ...topics.private_files import private_file, private_folder
 from ...topics.releases import decode_public
 from ..options import Flags, config_options, emit, json_option, read_config
@@ -73,11 +74,20 @@ def simulate(
     for one in (one for one in compile_config(config).inputs if one.name == name):
         if (why := mistimed(one, rows[:FIRST])) is not None:
             say(f"warning: {file}: {why}", err=True)
-    pipelines = sum(1 for p in config.pipeline if p.input == name)
-    columns = (TextColumn("simulating"), BarColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("triggers"),
+        TimeRemainingColumn(),
+    )  # fmt: skip
     with Progress(*columns, console=Screen(stderr=True), disable=as_json) as bar:
-        task = bar.add_task("", total=len(rows) * max(pipelines, 1))
-        reports, engine = run_simulation(config, rows, name, secret, lambda n: bar.advance(task, n))
+
+        def fired(done: int, triggers: int, windows: int) -> None:
+            if not bar.tasks:
+                what = f"{counted(triggers, 'trigger')} of {counted(windows, 'window')}"
+                bar.console.print(f"the file needs {what}", highlight=False)
+                bar.add_task("", total=triggers)
+            bar.update(bar.tasks[0].id, completed=done)
+
+        reports, engine = run_simulation(config, rows, name, secret, None if as_json else fired)
     _write(config, engine, out, pictures)
     if as_json:
         emit({p: _figures(r) for p, r in reports.items()})

@@ -141,6 +141,19 @@ def test_the_same_secret_gives_the_same_noise_and_another_another():
     assert one == same and one != other
 
 
+def test_progress_counts_triggers_and_is_told_before_the_first_how_many_there_are():
+    told: list[tuple[int, int, int]] = []
+
+    def progress(done: int, triggers: int, windows: int) -> None:
+        told.append((done, triggers, windows))
+
+    simulate(config(names=("p", "q")), rows(100), "events", SECRET, progress)
+    done, triggers, windows = zip(*told, strict=True)
+    assert set(triggers) == {2 * 2 * 4} and set(windows) == {2 * 2}
+    assert done[0] == 0 and done[-1] == 16 and list(done) == sorted(set(done))
+    assert len(done) > 8  # the bar moves while it runs
+
+
 def test_bad_records_are_counted_and_the_rest_is_used():
     data: list[dict[str, Any]] = [*rows(100), {"user": "u"}, {"x": float("nan")}, {"t": -1}]
     counts = simulate(config(names=("p", "q")), data, "events", SECRET)[0]["q"].counts

@@ -161,7 +161,8 @@ def test_simulate_reads_files_of_every_kind(folder, kind):
     assert body["counts"]["accepted"] == 400
     assert typed("simulate", str(path), "--json", "--seed", "s")[1] == out
     assert typed("simulate", str(path), "--json", "--seed", "other")[1] != out
-    code, out, _ = typed("simulate", str(path))
+    code, out, err = typed("simulate", str(path))
+    assert "the file needs 4 triggers of 1 window" in err and "4/4 triggers" in err
     assert code == 0 and "released" in out
 
 
