@@ -32,6 +32,10 @@ class Cut(NamedTuple):
         """Records of all windows."""
         return sum(b - a for a, b in self.rows)
 
+    def units(self, unit: NDArray[np.int32]) -> int:
+        """Units of each window, added up; ``unit`` holds the (n,) unit of each record."""
+        return sum(len(np.unique(unit[a:b])) for a, b in self.rows)
+
 
 class SampleRoom(NamedTuple):
     """Limits on the windows of a sample."""

@@ -286,9 +286,10 @@ class Search:
         shown = question.sample
         assert shown is not None  # a question of this search has one
         whole = cut(self._records, Schedule.of(variant.settings))
+        windows = max(len(whole.numbers), 1)
         facts = {
-            "records": whole.records / max(len(whole.numbers), 1),
-            "units": shown.units / max(shown.windows, 1),
+            "records": whole.records / windows,
+            "units": whole.units(self._records.unit) / windows,
             "windows": float(len(whole.numbers)),
             "run": float(shown.windows),
         }

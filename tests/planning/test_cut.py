@@ -27,6 +27,13 @@ def test_a_window_of_the_calendar_ends_with_its_own_last_trigger(tmp_path: Path)
     assert work.last(25) == 24 and work.ends is not None and work.ends[-1] == 100
 
 
+def test_units_are_counted_in_each_window(tmp_path: Path) -> None:
+    made, records = read(write(tmp_path / "visits.csv", rows=240, hours=4))
+    found = cut(records, Schedule.of(made.pipeline[0]))
+    assert found.units(records.unit) == found.records == 240
+    assert found.units(records.unit % 10) == 4 * 10
+
+
 def test_windows_are_spread_over_the_file_and_halves_are_left_out(tmp_path: Path) -> None:
     made, records = read(write(tmp_path / "visits.csv", rows=3_000, hours=24))
     late = records._replace(time=records.time + HOUR // 2)  # half of the first and last hour

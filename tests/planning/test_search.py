@@ -61,6 +61,16 @@ def test_what_is_hopeless_is_called_so_and_what_helps_is_found(answer: Answer) -
     assert f"{whole}: the file holds 6,000 of them" in answer.assumed
 
 
+def test_a_window_has_the_units_that_its_own_records_have(tmp_path: Path) -> None:
+    """Units are averaged over the same windows as records, and those of several count in each."""
+    made, records = read(write(tmp_path / "visits.csv", rows=90, hours=3))
+    again = records._replace(unit=records.unit % 30, units=30)
+    (source,) = compile_config(made).inputs
+    search = Search(source.pipelines[0], made.pipeline[0], again)
+    way = search._way("as it is", search._base, lambda: None)
+    assert (way.window["records"], way.window["units"]) == (30, 30)
+
+
 @pytest.mark.parametrize(
     ("kind", "records", "times"),
     [("tops", 90_000, 3), ("tops", 100_001, 1), ("privhp", 6_000, 1), ("topl", 6_000, 3)],
