@@ -22,7 +22,7 @@ def show(report: SimulationReport) -> Iterator[Table | str]:
     """Yield the parts of a report, for a terminal of 80 columns."""
     title = f"{report.pipeline}: last release of each window"
     table = Table(title=title, title_justify="left")
-    heads = ("window", "value", "rows", "error", "relative", "in all", "covered")
+    heads = ("window (UTC)", "value", "rows", "error", "relative", "in all", "covered")
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place < 2 else "right", overflow="fold")
     for window in report.windows:
@@ -50,7 +50,7 @@ def _row(told: dict[str, Any]) -> tuple[str, ...]:
 def _sentences(report: SimulationReport) -> Iterator[str]:
     """Yield what is cut off, from which count keys appear, and what stays hidden."""
     if report.cut is not None:
-        what = "records" if report.counted == "records" else "distinct units"
+        what = report.counted.partition(" (")[0]  # without the name of the unit
         yield f"cut off by the contribution bound: {_percent(report.cut)} of the {what}"
     if report.counted != "records":
         yield f"counts are of {report.counted}, and are compared with such"

@@ -40,6 +40,21 @@ def test_every_mechanism_has_a_row_for_each_window_and_value(case: str) -> None:
     assert "2019-03-01 08:00" in text and "cut off by the contribution bound: " in text
 
 
+@pytest.mark.parametrize(
+    ("counted", "word"),
+    [("records", "records"), ("distinct units (user)", "distinct units"), ("sessions", "sessions")],
+)
+def test_what_the_bound_cuts_off_is_called_what_is_counted(counted: str, word: str) -> None:
+    text = printed(SimulationReport("p", counts={"seen": 4}, cut=0.25, counted=counted))
+    assert f"cut off by the contribution bound: 25 % of the {word}\n" in text
+
+
+def test_the_zone_of_the_dates_is_said_once() -> None:
+    """Windows of a calendar begin at another hour by UTC than by their zone."""
+    text = printed(run("tops")[1])
+    assert text.count("UTC") == 1 and "┃ window (UTC) " in text
+
+
 def test_it_says_what_stays_hidden_and_from_where_keys_appear() -> None:
     _, report, _ = run("histogram-users")
     text = " ".join(printed(report).split())
