@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from ..agents.deployment.cautions import cautions
+from ..agents.deployment.cautions import NOTHING, cautions
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Deployment
 from ..agents.kafka.cluster import Cluster
@@ -81,7 +81,7 @@ def check(flags: Flags, as_json: bool, offline: bool, member: str) -> None:
                 _online(config, member, findings.append)
             findings += [("warn", text) for text in cautions(config, int(time.time() * 1e6))]
             if not config.pipeline:
-                findings.append(("warn", "there is no [[pipeline]]: nothing will be released"))
+                findings.append(("warn", NOTHING))
         except HushError as error:
             findings.append(("fail", str(with_line(error, flags.path))))
             code = exit_code(error)

@@ -22,8 +22,9 @@ from ..client import published_threshold
 from ..client.survey import NARROW, VALUE
 from ..errors import ConfigError
 from ..formats.events.decode import Decoded, Decoder, RawRecord, View
+from ..formats.events.reasons import Bad, Reason
 from ..formats.events.types import paths_of
-from ..formats.events.unusable import in_words, unusable
+from ..formats.events.unusable import in_words, unusable, value_at
 from ..topics.config.load import Config
 from ..topics.config.pipelines.schedule import Due
 from ..topics.names import Names
@@ -36,6 +37,7 @@ from .judged import SimulationReport, counts_of, dates, figures, judge, last_row
 __all__ = ["SimulationReport", "read_file", "simulate"]
 
 MONTHS = 1 << 62
+QUOTED = 60  # characters of a value that a message quotes
 PERTURBED = (
     "the file holds values: they were perturbed as devices would do it (definition: local), "
     "and their reports aggregated"
@@ -119,6 +121,8 @@ def _run(
     decoded = decoder.decode(records)
     good = np.ones(len(records), bool)
     good[list(decoded.bad)] = False
+    if rows and not good.any():
+        raise ConfigError(_unplaced(source, decoded.bad, rows))
     # Bad records have no time, so they arrive first and become dead letters.
     arrival = np.where(good, decoded.time, -MONTHS)
     order = np.argsort(arrival, kind="stable")
@@ -137,6 +141,25 @@ def _run(
         for p, v in zip(source.pipelines, decoded.views, strict=True)
     }
     return reports, engine
+
+
+def _unplaced(source: Input, bad: Bad, rows: list[dict[str, Any]]) -> str:
+    """Say why no record can be placed in time; quotes one value, as the file is public."""
+    path, how = source.fields.time or "", source.fields.time_format
+    timeless = [
+        n for n, reason in bad.items() if isinstance(reason, Reason) and reason.path == path
+    ]
+    if not path or not timeless:
+        reasons = unusable(bad, rows, paths_of(source.fields, [p.fields for p in source.pipelines]))
+        return f"no record of the file can be used: {in_words(reasons)}"
+    row = next((n for n in timeless if value_at(rows[n], path) is not None), None)
+    if row is None:
+        return f"no record of the file has a time: none has a value in the field {path!r}"
+    value = json.dumps(value_at(rows[row], path), default=str, ensure_ascii=False)[:QUOTED]
+    return (
+        f"no record of the file has a time: the field {path!r} of row {row + 1} holds {value}, "
+        f"which time.format = {how!r} does not read"
+    )
 
 
 def _report(
@@ -227,8 +250,6 @@ def _clock(
     if not len(times):
         raise ConfigError("the file holds no record: a row below the header, or a JSON object")
     real = times[times > -MONTHS]
-    if not len(real):
-        raise ConfigError("no record of the file has a time: check the input's time and unit")
     first, last = int(real[0]), int(real[-1])
     ledger = Ledger()
     timelines = {}

@@ -22,6 +22,7 @@ from ...topics.config.sharing import owner
 from ...topics.config.toml.values import format_duration
 from .compile import parameters_of
 
+NOTHING = "there is no [[pipeline]]: nothing will be released"
 LARGE_EPSILON = Fraction(20)
 LARGE_DELTA = Fraction(1, 10**4)
 LONG_PAUSE = Fraction(

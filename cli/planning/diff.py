@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -10,6 +11,7 @@ from rich.table import Table
 from ...agents.deployment.compile import compile_config
 from ...agents.deployment.difference import ChangedSetting, Difference, Terms, beside, differences
 from ...agents.worker.lines.screen import Screen, say
+from ...errors import ConfigError
 from ...topics.config.load import Config, load
 from ..deployed import ledger_of
 from ..options import emit, kept_tables, readable
@@ -29,6 +31,11 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
     if before == LEDGER:
         old = _declared(config)
     else:
+        if not Path(before).exists():
+            raise ConfigError(
+                f"--diff {before}: file not found; name the configuration before the change, or "
+                f"{LEDGER} for what was declared"
+            )
         other = load(before)
         other = load(before, tables=kept_tables(other)) if other.lookup else other
         old = [Terms.of(p) for p in compile_config(other).pipelines]

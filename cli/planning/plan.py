@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from ...agents.deployment.cautions import cautions
+from ...agents.deployment.cautions import NOTHING, cautions
 from ...agents.deployment.cluster.rights import UNKNOWN as GENESIS
 from ...agents.deployment.cluster.topic_specs import counted as counted_topics
 from ...agents.deployment.cluster.topic_specs import internal_topics, public_topics
@@ -118,6 +118,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
     computed = [v for v in deployment.views if v.source in wanted]
     console = Screen()
     doubts = list(cautions(config, int(time.time() * 1e6)))
+    doubts += [] if deployment.pipelines else [NOTHING]
     if not as_json:
         for p in wanted:
             console.print(readable(described(p, bodies[p.name])))
@@ -157,7 +158,7 @@ def plan(flags: Flags, as_json: bool, before: str | None, **options: Any) -> Non
         if p.name in dry:
             console.print(f"\n{p.name}: cap per {p.unit_name}", style="bold", highlight=False)
             console.print(dry[p.name].in_words, highlight=False, markup=False)
-    if asked.sample is None and asked.shape is None:
+    if asked.sample is None and asked.shape is None and deployment.pipelines:
         hops = any(p.windows.hops > 1 or p.windows.endless for p in deployment.pipelines)
         words = f"{UNKNOWN} {HOPPING}" if hops else UNKNOWN
         console.print(f"\n{words}", highlight=False, markup=False)

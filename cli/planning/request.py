@@ -133,17 +133,29 @@ def proposals(
 ) -> dict[str, dict[str, Any]]:
     """Propose settings, by pipeline, if the mechanism needs no sample or has one.
 
-    ``without`` names pipelines that need none. Raises `ConfigError` for an unusable sample.
+    ``without`` names pipelines that need none. Raises `ConfigError` for an unusable sample, or a
+    shape that describes no pipeline; one that it does not describe is left out with a message.
     """
-    found = {}
+    found, refused, shaped = {}, list[ConfigError](), False
     for source, pipeline, mine in _pipelines(config, deployment, asked):
         planner = find(pipeline.kind).planner
         if planner is None or pipeline.name in without or not (mine or asked.pipeline is None):
             continue
         using = _of_use(asked, planner) if mine else Request()
-        question = _question(config, source, pipeline, using)
+        try:
+            question = _question(config, source, pipeline, using)
+        except ConfigError as error:
+            if using.shape is None:
+                raise
+            refused.append(error)
+            continue
+        shaped |= using.shape is not None
         if question.sample is not None or "sample" not in planner.options:
             found[pipeline.name] = _proposed(planner, question, quiet)
+    if refused and not shaped:
+        raise refused[0]
+    for why in refused:
+        say(f"{why}; the others are planned, and --pipeline NAME plans one alone", err=True)
     return found
 
 
@@ -281,8 +293,10 @@ def check(config: Config, deployment: Deployment, asked: Request) -> None:
     _check_together(asked)
     names = [p.name for p in deployment.pipelines]
     if asked.pipeline is not None and asked.pipeline not in names:
-        known = ", ".join(names)
+        known = ", ".join(names) or "none"
         raise click.UsageError(f"pipeline {asked.pipeline!r} is unknown; expected one of {known}")
+    if not names:
+        return  # the plan says that nothing will be released
     kinds = {p.kind for p in deployment.pipelines if _asked(config, p, asked)}
     options: tuple[tuple[Option, object], ...] = (
         ("sample", asked.sample),

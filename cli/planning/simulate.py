@@ -69,6 +69,8 @@ def simulate(
     if not config.input:
         raise ConfigError(f"{flags.path} has no [[input]]: FILE represents one, so declare it")
     rows = read_file(file)
+    if not rows:
+        raise ConfigError(f"{file}: no record: a row below the header, or a JSON object")
     secret = hashlib.sha256(seed.encode()).digest() if seed else secrets.token_bytes(32)
     name = source or config.input[0].name
     for one in (one for one in compile_config(config).inputs if one.name == name):

@@ -48,10 +48,15 @@ def _needed(kinds: set[str] | None) -> str:
 
 
 def _found(row: Mapping[str, Any], path: str) -> str:
+    return type_words(value_at(row, path))
+
+
+def value_at(row: Mapping[str, Any], path: str) -> Any:
+    """The value at a path of a row; None if there is none."""
     value: Any = row
     for step in path.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
-    return type_words(value)
+    return value
 
 
 def type_words(value: Any) -> str:

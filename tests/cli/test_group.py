@@ -133,7 +133,7 @@ WRONG = [
     (["plan", "--set", "pipeline.pages.triggers.every=7h"], "every"),
     (["simulate", "absent.csv"], "file not found"),
     (["simulate", "file.xlsx"], ".csv"),
-    (["simulate", "empty.jsonl"], "no record"),
+    (["simulate", "empty.jsonl"], "empty.jsonl: no record"),
     (["simulate", "good.jsonl", "--input", "other"], "events"),
     (["simulate"], "Missing argument"),
     (["releases", "other"], "pages"),

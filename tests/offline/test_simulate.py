@@ -183,8 +183,24 @@ def test_there_must_be_an_input_and_a_time():
         simulate(config(), rows(3), "other", SECRET)
     with pytest.raises(ConfigError, match="the file holds no record"):
         simulate(config(), [], "events", SECRET)
-    with pytest.raises(ConfigError, match="no record of the file has a time"):
-        simulate(config(), [{"user": "u", "page": "p", "t": None}], "events", SECRET)
+
+
+@pytest.mark.parametrize(
+    ("swap", "words"),
+    [
+        ({"t": None}, "no record of the file has a time: none has a value in the field 't'$"),
+        ({"t": "13 May"}, "'t' of row 2 holds \"13 May\", which time.format = 'epoch_us' does not"),
+        ({"t": -1}, "the field 't' of row 2 holds -1, which"),
+        ({"t": "7" * 500}, f'holds "{"7" * 59}, which'),
+        ({"user": 1.5}, r"no record of the file can be used: 1 wrong type \(field user holds a"),
+    ],
+)
+def test_a_file_without_a_readable_time_is_told_the_field_and_a_value(swap, words):
+    """The first row has no time, so the second one is quoted."""
+    whole = {"user": "u", "page": "p", "t": ORIGIN}
+    first = {**whole, "t": None} if "t" in swap else {**whole, "user": None}
+    with pytest.raises(ConfigError, match=words):
+        simulate(config(), [first, whole | swap], "events", SECRET)
 
 
 def test_csv_cells_are_typed(tmp_path: Path):

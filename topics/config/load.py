@@ -81,6 +81,9 @@ def read_text(file: FilePath) -> str:
         return file.read_text("utf-8-sig")  # some editors write a byte order mark
     except FileNotFoundError as error:
         raise ConfigError(f"{file}: file not found; `hush init` writes one") from error
+    except IsADirectoryError as error:
+        inside = file / DEFAULT_FILE
+        raise ConfigError(f"{file}: is a folder; name the file, such as {inside}") from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: is not in UTF-8: save it in that encoding") from error

@@ -34,3 +34,12 @@ def test_plan_tells_old_terms_from_new_ones(folder):
     assert "follows pages from 2031-01-05" in typed("plan")[1]
     (folder / "hush.toml").write_text(old.replace("epsilon = 8.0, d", "epsilon = 4.0, d"))
     assert 'follows = "pages"' in typed("plan", "--diff", "old.toml")[1]
+
+
+def test_a_missing_file_is_named_as_the_one_of_the_option(folder):
+    code, _, err = typed("plan", "--diff", "none.toml")
+    assert code == 2 and "--diff none.toml: file not found" in err and "hush init" not in err
+    (folder / "old").mkdir()
+    for words in (("plan", "--diff", "old"), ("plan", "-c", "old")):
+        code, _, err = typed(*words)
+        assert code == 2 and "old: is a folder; name the file, such as old/hush.toml" in err

@@ -99,6 +99,21 @@ def test_a_plan_of_one_pipeline_tells_programs_of_that_one_alone(folder):
     assert len(json.loads(typed("plan", "--json")[1])["pipelines"]) == 2
 
 
+def test_a_configuration_without_a_pipeline_is_said_to_have_none(folder):
+    text = (folder / "hush.toml").read_text()
+    (folder / "hush.toml").write_text(text.partition("[[pipeline]]")[0])
+    code, out, _ = typed("plan")
+    said = " ".join(out.split())
+    assert code == 0 and "warning: there is no [[pipeline]]: nothing will be released" in said
+    assert "No record was read" not in said
+    (warning,) = json.loads(typed("plan", "--json")[1])["warnings"]
+    assert warning == "there is no [[pipeline]]: nothing will be released"
+    assert typed("plan", "--shape", "users=5,records=5,keys=3")[0] == 0
+    assert "'x' is unknown; expected one of none" in " ".join(
+        typed("plan", "--pipeline", "x")[2].split()
+    )
+
+
 def test_views_cost_nothing(folder):
     before = json.loads(typed("plan", "--json")[1])
     with (folder / "hush.toml").open("a") as file:

@@ -288,6 +288,23 @@ def test_what_is_wrong_is_refused_and_says_why(folder: Path, words: list[str], h
     assert code == 2 and hint in err and "Traceback" not in err
 
 
+def test_a_shape_plans_the_pipelines_that_it_describes(folder: Path) -> None:
+    own = (
+        CONFIG.partition("[[pipeline]]")[2].partition("[[pipeline]]")[0].partition("\n[secret]")[0]
+    )
+    sums = 'aggregate = [ { kind = "sum", field = "x", low = 0, high = 5 } ]'
+    second = own.replace('key = ["page"]', f'key = ["page"]\n{sums}').replace('"pages"', '"sums"')
+    (folder / "hush.toml").write_text(CONFIG.replace(own, f"{own}\n[[pipeline]]{second}\n", 1))
+    shape = ("--shape", "users=50,records=90,keys=3")
+    code, out, err = typed("plan", "--json", *shape)
+    told = {one["pipeline"]: one["advice"] for one in json.loads(out)["pipelines"]}
+    assert code == 0 and told["pages"] is not None and told["sums"] is None
+    assert "'sums' sums values" in err and "the others are planned, and --pipeline NAME" in err
+    code, _, err = typed("plan", "--pipeline", "sums", *shape)
+    assert code == 2 and "sums values" in err and "the others" not in err
+    assert typed("plan", "--pipeline", "pages", *shape)[2].count("sums") == 0
+
+
 def test_a_shape_says_nothing_of_values_or_other_keys(folder: Path) -> None:
     text = CONFIG.replace('key = ["page"]', 'key = ["page"]\npublic_keys = ["a", "b"]', 1)
     (folder / "hush.toml").write_text(text)
