@@ -65,7 +65,7 @@ def shape_sample(p: Pipeline, shape: Shape) -> Sample:
             f"pipeline {p.name!r} counts distinct values, which a shape does not describe; give a "
             "--sample"
         )
-    if p.fields.columns:
+    if p.columns:
         raise ConfigError(
             f"pipeline {p.name!r} sums values, which a shape does not describe; give a --sample"
         )

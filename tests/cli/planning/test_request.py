@@ -313,6 +313,12 @@ def test_a_shape_says_nothing_of_values_or_other_keys(folder: Path) -> None:
     text = CONFIG.replace('key = ["page"]', f'key = ["page"]\naggregate = {sums}', 1)
     (folder / "hush.toml").write_text(text)
     assert "sums values" in typed("plan", "--shape", "users=5,records=5,keys=3")[2]
+    sums = '[ { kind = "sum", field = "session_events", low = 0, high = 5 } ]'
+    more = f'session = "1h"\nlateness = "1h"\naggregate = {sums}'
+    (folder / "hush.toml").write_text(
+        CONFIG.replace('key = ["page"]', f'key = ["page"]\n{more}', 1)
+    )
+    assert "sums values" in typed("plan", "--shape", "users=5,records=5,keys=3")[2]
 
 
 @pytest.mark.thorough
