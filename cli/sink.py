@@ -51,7 +51,8 @@ def sink(
 
     TARGET is postgresql://USER@HOST/DATABASE, duckdb:FILE, parquet:FOLDER or iceberg:NAMESPACE.
     Each pipeline gets a table of its rows; in databases also TABLE_releases, with a row for each
-    complete release, and the view TABLE_newest, with the newest row of each window and key. Only
+    complete release, and the view TABLE_newest, with the newest row of each window and key. A
+    column of text shows 5 and "5" alike; hush_key has the whole key as JSON, which differs. Only
     complete releases are written, in one transaction with the position in the topic: so a sink
     that was killed goes on exactly there. It reads release topics alone.
     """

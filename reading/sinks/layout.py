@@ -30,6 +30,7 @@ FIRST: Mapping[str, ColumnKind] = {
     "release_id": "text", "pipeline": "text", "window_start": "time", "window_end": "time",
     "trigger": "whole", "released": "time", "final": "truth",
 }  # fmt: skip
+WHOLE_KEY = "hush_key"
 OF_RELEASES: Mapping[str, ColumnKind] = {
     "pipeline": "text", "window_start": "time", "window_end": "time", "trigger": "whole",
     "triggers": "whole", "released": "time", "final": "truth", "rows": "whole",
@@ -42,8 +43,8 @@ class SinkLayout:
     """Tables of one release topic.
 
     The first has a row for each released row, identified by ``release_id``; the second a row for
-    each complete release. Columns of the first are ``release_id``, ``pipeline`` and those of
-    `table_of`.
+    each complete release. Columns of the first are ``release_id``, ``pipeline``, those of
+    `table_of`, and `whole_key`.
 
     Attributes:
         table: name of the first table.
@@ -63,16 +64,37 @@ class SinkLayout:
     replaces: bool
 
     @cached_property
+    def whole_key(self) -> str | None:
+        """The column of the whole key as JSON; None if no rows need it.
+
+        A column of text shows the text ``5`` and the number 5 alike, so that it does not identify
+        a key.
+        """
+        if self.replaces or all(kind != "text" for _, kind in self.keys.values()):
+            return None
+        name, taken = WHOLE_KEY, {column for column, _ in self.keys.values()} | set(self.values)
+        while name in taken:
+            name += "_"
+        return name
+
+    @cached_property
     def columns(self) -> dict[str, ColumnKind]:
         """Columns of the first table in their order."""
         found = dict(FIRST) | dict(self.keys.values())
         found |= {f"{axis}{end}": "real" for axis in self.axes for end in ("_low", "_high")}
-        return found | {f"{value}{part}": "real" for value in self.values for part in PARTS}
+        found |= {f"{value}{part}": "real" for value in self.values for part in PARTS}
+        # Last: a database can append it to a view that others use.
+        return found if self.whole_key is None else {**found, self.whole_key: "text"}
 
     @property
     def schema(self) -> Any:
         """The first table's columns as Arrow names them."""
         return pa.schema({name: ARROW[kind] for name, kind in self.columns.items()})
+
+    @property
+    def earlier(self) -> Any:
+        """The columns of a table that was made before there was a `whole_key`."""
+        return pa.schema([one for one in self.schema if one.name != self.whole_key])
 
     def rows(self, releases: Sequence[Released]) -> Any:
         """Make an Arrow table of all rows of complete releases, in the releases' order.
@@ -89,6 +111,10 @@ class SinkLayout:
         for field, (name, kind) in self.keys.items():
             found[name] = [self._key(field, kind, row) for _, row in placed]
         found |= dict(corners(placed, self.axes)) | dict(figures(placed, self.values))
+        if self.whole_key is not None:
+            found[self.whole_key] = [
+                json.dumps(row.key, ensure_ascii=False, sort_keys=True) for _, row in placed
+            ]
         return pa.table({name: found[name] for name in self.columns}, self.schema)
 
     def releases(self, releases: Sequence[Released]) -> Any:

@@ -130,10 +130,13 @@ def _columns(session: SqlSession, table: str) -> dict[str, str]:
 
 def _viewed(session: SqlSession, layout: SinkLayout) -> None:
     """Make the view of newest rows; keep one with the same columns, as other views may use it."""
-    view = f"{layout.table}_newest"
-    if list(_columns(session, view)) != list(layout.columns):
+    view, wanted = f"{layout.table}_newest", list(layout.columns)
+    found = list(_columns(session, view))
+    if found == wanted:
+        return
+    if found != wanted[: len(found)]:  # otherwise it is replaced, and the other views remain
         session.ask(f"DROP VIEW IF EXISTS {quoted(view)}")
-        session.ask(newest(layout))
+    session.ask(newest(layout))
 
 
 def _upserted(session: SqlSession, table: str, rows: Any, identity: Sequence[str]) -> None:
@@ -154,7 +157,7 @@ def newest(layout: SinkLayout) -> str:
     """Write the statement that makes the view of the newest row of each window and key.
 
     If each release replaces its predecessor, a key that the last one lacks is gone, even if the
-    last one has no rows.
+    last one has no rows. An old row without a `whole_key` is gone once a later one looks like it.
     """
     table, view = quoted(layout.table), quoted(f"{layout.table}_newest")
     listed = ", ".join(f"r.{quoted(name)}" for name in layout.columns)
@@ -164,16 +167,24 @@ def newest(layout: SinkLayout) -> str:
             f"FROM {quoted(f'{layout.table}_releases')} GROUP BY window_start"
         )
         return (
-            f"CREATE VIEW {view} AS SELECT {listed} FROM {table} r JOIN ({last}) n "
+            f"CREATE OR REPLACE VIEW {view} AS SELECT {listed} FROM {table} r JOIN ({last}) n "
             'ON r.window_start = n.window_start AND r."trigger" = n.newest'
         )
     keys = [
         name for name in layout.columns if name in {column for column, _ in layout.keys.values()}
     ]
-    parted = ", ".join(["window_start", *map(quoted, keys)])
+    looks = ", ".join(["window_start", *map(quoted, keys)])
+    whole = looks if layout.whole_key is None else f"{looks}, {quoted(layout.whole_key)}"
+    ranked = (
+        f'SELECT *, row_number() OVER (PARTITION BY {whole} ORDER BY "trigger" DESC) '
+        f'AS hush_place, max("trigger") OVER (PARTITION BY {looks}) AS hush_last FROM {table}'
+    )
+    also = '"trigger" = hush_last'
+    if layout.whole_key is not None:
+        also = f"({quoted(layout.whole_key)} IS NOT NULL OR {also})"
     return (
-        f"CREATE VIEW {view} AS SELECT {listed} FROM (SELECT *, row_number() OVER (PARTITION BY "
-        f'{parted} ORDER BY "trigger" DESC) AS hush_place FROM {table}) r WHERE hush_place = 1'
+        f"CREATE OR REPLACE VIEW {view} AS SELECT {listed} FROM ({ranked}) r "
+        f"WHERE hush_place = 1 AND {also}"
     )
 
 

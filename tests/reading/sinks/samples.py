@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -62,3 +62,20 @@ def batches(case: str, size: int = 12) -> list[SinkBatch]:
             found.append(SinkBatch(every, progress.position()))
             every = []
     return [*found, SinkBatch(every, progress.position())] if every else found
+
+
+def with_keys(values: Sequence[Any], trigger: int = 1) -> Released:
+    """Make a release of the histogram whose rows have these zones."""
+    every = (one for batch in batches("histogram") for one in batch.releases)
+    release = next(one for one in every if one.rows)
+    row = release.rows[0]
+    rows = [
+        type(row)(row.schema, f"{trigger}-{place}", row.pipeline, row.window, trigger, row.final,
+                  {"zone": value}, row.values)
+        for place, value in enumerate(values)
+    ]  # fmt: skip
+    manifests = [
+        type(m)(**{f: getattr(m, f) for f in m.__struct_fields__} | {"trigger": trigger})
+        for m in release.manifests
+    ]
+    return Released(tuple(rows), tuple(manifests))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.pipelines.views import FIXED
 
-from .samples import batches, deployment, layout, made, text
+from .samples import batches, deployment, layout, made, text, with_keys
 
 VIEW = """
 [[view]]
@@ -37,7 +38,9 @@ def _same(case: str) -> None:
     order = [("window_start", "ascending"), ("trigger", "ascending")]
     order += [(column, "ascending") for column, _ in found.keys.values()]
     names = [name for name in mine.column_names if name in theirs.column_names]
-    assert set(theirs.column_names) == set(mine.column_names) - {"release_id", "pipeline"}
+    assert set(theirs.column_names) == set(mine.column_names) - {
+        "release_id", "pipeline", found.whole_key,
+    }  # fmt: skip
     assert mine.sort_by(order).select(names).equals(theirs.sort_by(order).select(names))
     assert mine.num_rows == theirs.num_rows > 0
     assert len(set(mine["release_id"].to_pylist())) == mine.num_rows
@@ -65,12 +68,20 @@ def test_types_follow_from_the_configuration() -> None:
 
 
 def _with_key(value: Any) -> list[Released]:
-    every = (one for batch in batches("histogram") for one in batch.releases)
-    release = next(one for one in every if one.rows)
-    row = release.rows[0]
-    changed = type(row)(row.schema, row.release_id, row.pipeline, row.window, row.trigger,
-                        row.final, {"zone": value}, row.values)  # fmt: skip
-    return [Released((changed,), release.manifests)]
+    return [with_keys([value])]
+
+
+def test_a_column_of_the_whole_key_tells_apart_what_is_the_same_text() -> None:
+    found = layout("histogram")
+    rows = found.rows([with_keys([5, "5", True, "true", "a\0"])])
+    assert rows.column_names[-1] == found.whole_key == "hush_key"
+    assert set(rows["hush_key"].to_pylist()) == {
+        '{"zone": 5}', '{"zone": "5"}', '{"zone": true}', '{"zone": "true"}',
+        '{"zone": "a\\u0000"}',
+    }  # fmt: skip
+    assert layout("histogram", integers=["zone"]).whole_key is None
+    assert layout("privhp").whole_key is None and layout("pak").whole_key is None
+    assert replace(found, values=("hush_key",)).whole_key == "hush_key_"
 
 
 def test_a_key_is_text_unless_declared_and_no_value_is_lost() -> None:

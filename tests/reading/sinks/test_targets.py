@@ -7,8 +7,10 @@ Covers: reading/sinks/parquet.py, reading/sinks/iceberg.py, reading/sinks/postgr
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from hushstream.topics.assembly import Released
 from pyarrow import parquet
 
 from ...servers.connect import Postgres
-from .samples import batches, layout
+from .samples import batches, layout, with_keys
 
 no_postgres = pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is")
 KINDS = [
@@ -112,7 +114,11 @@ def _plain(table: Any, layout_: SinkLayout) -> list[dict[str, Any]]:
     """Sorted rows, without the columns that the client's table lacks."""
     keys = ["window_start", "trigger", *(column for column, _ in layout_.keys.values())]
     found: list[dict[str, Any]] = table.drop_columns(
-        [name for name in ("release_id", "pipeline") if name in table.column_names]
+        [
+            name
+            for name in ("release_id", "pipeline", layout_.whole_key)
+            if name in table.column_names
+        ]
     ).to_pylist()
     return sorted(found, key=lambda row: [str(row[name]) for name in keys])
 
@@ -171,6 +177,57 @@ def _without_rows(place: Place, layout_: SinkLayout, kind: str) -> None:
         again.open(layout_)
         again.write(layout_, SinkBatch([two], first.position))
         assert place.read(layout_.table, "_newest").num_rows == 0
+
+
+def _earlier(layout_: SinkLayout) -> SinkLayout:
+    """The layout of a version without a column of the whole key."""
+    found = replace(layout_)
+    vars(found)["whole_key"] = None
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_that_differ_in_their_type_alone_are_all_kept(kind: str, placed: Placed) -> None:
+    place, layout_ = placed(kind), layout("histogram", table="t")
+    position = batches("histogram")[0].position
+    target = place.target()
+    target.open(_earlier(layout_))
+    target.write(_earlier(layout_), SinkBatch([with_keys(["5", "old", "x"], 1)], position))
+    target = place.target()  # a later version, at the table of an earlier one
+    assert target.open(layout_) == position
+    every = [5, "5", True, "true", "a\0", "a␀", "x"]
+    target.write(layout_, SinkBatch([with_keys(every, 2)], position))
+    again = place.target()
+    assert again.open(layout_) == position
+    again.write(layout_, SinkBatch([with_keys([5], 3)], position))
+    assert place.read("t").num_rows == 3 + len(every) + 1
+    if kind == "iceberg":
+        assert "hush_key" in place.read("t").column_names
+        return
+    newest = place.read("t", "_newest").to_pylist()
+    assert (
+        {(row["hush_key"], row["trigger"]) for row in newest}
+        == {
+            (None, 1),  # nothing later looks like it
+            *((f'{{"zone": {json.dumps(one, ensure_ascii=False)}}}', 2) for one in every[1:]),
+            ('{"zone": 5}', 3),
+        }
+    )
+    assert len(newest) == len(every) + 1
+    assert [row["zone"] for row in newest if row["hush_key"] is None] == ["old"]
+
+
+@no_postgres
+@pytest.mark.slow
+def test_a_view_that_others_use_gets_the_new_column(placed: Placed) -> None:
+    place, layout_ = placed("postgresql"), layout("histogram", table="t")
+    target = place.target()
+    assert isinstance(target, sql.Database)
+    target.open(_earlier(layout_))
+    with target.session() as session:
+        session.ask("CREATE VIEW mine AS SELECT zone FROM t_newest")
+    target.open(layout_)
+    assert place.read("t", "_newest").column_names[-1] == "hush_key"
 
 
 @pytest.mark.parametrize("kind", [one for one in KINDS if one in ("duckdb", KINDS[-1])])
