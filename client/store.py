@@ -8,10 +8,13 @@ file keeps that account.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +25,8 @@ from .survey import ReportError, Survey, exact
 
 DAY = 86_400
 _BEGINNING = -(1 << 62)
+_MAKING = threading.Lock()
+_BESIDE = ("", "-journal", "-wal", "-shm")  # files of SQLite
 
 _REPORTS = """CREATE TABLE IF NOT EXISTS report (
     survey TEXT NOT NULL, user TEXT NOT NULL, slot INTEGER NOT NULL,
@@ -68,7 +73,8 @@ class ReportStore:
     Guarantee: the reports in the file cost at most the budget, whatever the surveys and user names.
     A report and its cost are one transaction.
 
-    The file holds perturbed reports only, never a value. If it is lost, a repeated report is
+    The file holds perturbed reports only, never a value, and says in which surveys a person takes
+    part: no other user of the machine may read it. If it is lost, a repeated report is
     perturbed anew and costs its epsilon again, and the budget starts over: keep it.
 
     Args:
@@ -87,6 +93,7 @@ class ReportStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._clock = clock
+        _private(os.fspath(path))
         self._db = sqlite3.connect(path, isolation_level=None, timeout=30)
         self._db.execute("PRAGMA synchronous = EXTRA")  # on disk, directory entry included
         try:
@@ -218,6 +225,25 @@ class ReportStore:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _private(path: str) -> None:
+    """Make a missing file for this user alone, and remove others' rights on an existing one.
+
+    SQLite gives the files beside it the same rights. What belongs to another user stays as it is.
+    """
+    if path in ("", ":memory:"):
+        return
+    path = os.path.realpath(path)
+    # To close a file ends this process's locks on it, so that only one without locks is opened:
+    # a new one, before another thread can find it.
+    with _MAKING, suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    for beside in _BESIDE:
+        with suppress(OSError):
+            mode = stat.S_IMODE(os.stat(path + beside).st_mode)
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                os.chmod(path + beside, mode & stat.S_IRWXU)
 
 
 def _sum(rows: Any) -> Fraction:

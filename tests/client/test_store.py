@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import stat
+import subprocess
+import sys
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -16,6 +20,7 @@ from hushstream.client import (
     ReportStore,
     Survey,
 )
+from hushstream.client.store import _private
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +47,47 @@ def test_salted_surveys_draw_no_more_than_the_budget(tmp_path: Path) -> None:
         assert answers(store, 200, "also alice") == 0  # another user name changes nothing either
         with pytest.raises(ReportError, match="8 is spent, this report would cost ε = 1/1000"):
             Client(asked(0, Fraction(1, 1000)), store).report("alice", 1, 40, 5)
+
+
+def _modes(folder: Path) -> dict[str, int]:
+    return {one.name: stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir()}
+
+
+def test_no_other_user_of_the_machine_may_read_a_store(tmp_path: Path) -> None:
+    path, (folder, far) = tmp_path / "reports.db", (tmp_path / "linked", tmp_path / "far")
+    folder.mkdir()
+    far.mkdir()
+    (folder / "s.db").symlink_to(far / "s.db")
+    before = os.umask(0o022)
+    try:
+        with ReportStore(path, Budget(Fraction(8))) as store, store._alone():
+            store._keep(Budget(Fraction(9)))  # a transaction is open: its journal is there
+            assert (
+                _modes(tmp_path).items()
+                >= dict.fromkeys(("reports.db", "reports.db-journal"), 0o600).items()
+            )
+        ReportStore(folder / "s.db", Budget(Fraction(8))).close()
+        assert _modes(far) == {"s.db": 0o600}
+        path.chmod(0o664)  # as an earlier version made it
+        (tmp_path / "reports.db-wal").touch(0o644)
+        ReportStore(path).close()
+        found = _modes(tmp_path)
+        assert (found["reports.db"], found["reports.db-wal"]) == (0o600, 0o600)
+    finally:
+        os.umask(before)
+
+
+def test_a_second_store_of_one_process_leaves_the_locks_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "reports.db"
+    with ReportStore(path, Budget(Fraction(8))) as store:
+        with store._alone():
+            _private(str(path))
+            other = (
+                "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], timeout=0); "
+                "db.execute('BEGIN IMMEDIATE')"
+            )
+            told = subprocess.run([sys.executable, "-c", other, path], capture_output=True)
+        assert b"database is locked" in told.stderr
 
 
 def test_a_retry_costs_nothing_when_the_budget_is_spent(store: ReportStore) -> None:
