@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ..agents.deployment.cluster.topic_specs import TopicSpec
 from ..agents.deployment.compile import compile_config
@@ -31,6 +31,7 @@ from .again import SECONDS, producer_to
 from .contents import Content, as_json, of_file, of_frame
 from .files import FileLayout, check_columns
 from .first_rows import unfit
+from .timestamps import AFTER, BEFORE, limit_of, refused
 
 CHUNK = 5_000  # rows of one transaction
 # Records keep their old times, so Kafka's retention by time would delete them at once.
@@ -158,11 +159,15 @@ class Loading:
                 with the number of its rows.
 
         Raises:
-            ConfigError: rows would be written twice, it is unknown which were written, or the file
-                changed while it was read.
+            ConfigError: rows would be written twice, it is unknown which were written, a row's time
+                is too far from now for Kafka, or the file changed while it was read.
             EngineError: the cluster refuses a transaction; earlier ones stay.
         """
-        created = self._created(asked)
+        there = self._there(asked)
+        limit = limit_of(self.cluster, self.topic, there)
+        if (why := refused(self.content, self.source, limit)) is not None:
+            raise ConfigError(f"{self.content.name}: {why}; this run wrote nothing")
+        created = not there and self._created(asked)
         try:
             # It ends an earlier run's open transaction, and that run.
             producer = producer_to(self.cluster, self.source, self.group)
@@ -181,20 +186,24 @@ class Loading:
         return Loaded(self.topic, created, records, unusable, begin)
 
     def _created(self, asked: LoadMode) -> bool:
-        """Create the topic if it is missing; return whether it was created."""
+        """Create the missing topic; return whether this process did."""
+        spec = TopicSpec(self.topic, asked.partitions, KEPT, False, "raw records")
+        return bool(self.cluster.create([spec], self.replicas))
+
+    def _there(self, asked: LoadMode) -> bool:
+        """Whether the topic exists; a `ConfigError` if that does not fit what was asked for."""
         topic = self.topic
         if not self.cluster.partitions(topic):
             if asked.resume:
                 raise ConfigError(f"topic {topic!r} does not exist: leave out --resume")
-            spec = TopicSpec(topic, asked.partitions, KEPT, False, "raw records")
-            return bool(self.cluster.create([spec], self.replicas))
+            return False
         if not asked.resume and not asked.append:
             raise ConfigError(
                 f"topic {topic!r} exists: records that are sent twice count twice; give --resume "
                 "to go on where a run of this file ended, or --append to write all of it to the "
                 "topic nevertheless"
             )
-        return False
+        return True
 
     def _begin(self, asked: LoadMode, total: int) -> int:
         """Number of rows to skip."""
@@ -221,12 +230,13 @@ class Loading:
         """Write all rows from one on: records, and those of them that lack unit or time."""
         decoder = Decoder(self.source.in_json().fields, (), ())
         topic_id, at, unusable = self._topic_id(), begin, 0
+        failed: list[KafkaError] = []  # a transaction's own error may hide the reason
         rows = islice(self.content.rows(False), begin, None)
         chunk: list[dict[str, Any]] = []  # the first, empty transaction marks the start of a run
         while True:
             producer.begin_transaction()
             try:
-                unusable += self._queue(producer, decoder, chunk)
+                unusable += self._queue(producer, decoder, chunk, failed)
                 self.content.demand_unchanged()
                 reached = [TopicPartition(self.topic, 0, at + len(chunk), topic_id)]
                 producer.send_offsets_to_transaction(reached, place, SECONDS)
@@ -234,19 +244,40 @@ class Loading:
             except BaseException:
                 with suppress(KafkaException):  # it is committed, or Kafka aborts it
                     producer.abort_transaction(SECONDS)
+                if any(one.code() == KafkaError.INVALID_TIMESTAMP for one in failed):
+                    raise EngineError(
+                        f"{self.topic} could not be written whole: a row's time is too far from "
+                        f"now for Kafka. Give the topic a larger {AFTER} (by default an hour) or "
+                        f"{BEFORE}, then go on by --resume; what is committed stays"
+                    ) from None
                 raise
             at += len(chunk)
             told(len(chunk))
             if not (chunk := list(islice(rows, CHUNK))):
                 return at - begin, unusable
 
-    def _queue(self, producer: Producer, decoder: Decoder, chunk: list[dict[str, Any]]) -> int:
-        """Queue the records of a transaction; return the number of those without unit or time."""
+    def _queue(
+        self,
+        producer: Producer,
+        decoder: Decoder,
+        chunk: list[dict[str, Any]],
+        failed: list[KafkaError],
+    ) -> int:
+        """Queue the records of a transaction; return the number of those without unit or time.
+
+        Args:
+            failed: gets the errors of records that the broker refuses.
+        """
+
+        def told(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
         values = [as_json(row) for row in chunk]
         decoded = decoder.decode([RawRecord(n, 0, None, one) for n, one in enumerate(values)])
         keyed = self.source.partitioner != "none"
         for place, value in enumerate(values):
-            options: dict[str, Any] = {}
+            options: dict[str, Any] = {"on_delivery": told}
             if place not in decoded.bad:
                 options["timestamp"] = int(decoded.time[place]) // 1000
                 if keyed:

@@ -187,6 +187,18 @@ class Cluster:
             found[resource.name] = {name: entry.value for name, entry in entries.items()}
         return found
 
+    def own_settings(self) -> dict[str, str]:
+        """Ask a broker for its own configuration, by name.
+
+        Raises:
+            RightError: this user may not describe it.
+        """
+        one = str(min(self._admin.list_topics(timeout=10).brokers))
+        asked = self._admin.describe_configs([ConfigResource(ResourceType.BROKER, one)])
+        ((_, future),) = asked.items()
+        entries = self.rights.result(future, "DESCRIBE_CONFIGS", "kafka-cluster")
+        return {name: entry.value for name, entry in entries.items()}
+
     def create(self, specs: Iterable[TopicSpec], replication: int) -> list[str]:
         """Create missing topics, and wait until the cluster's metadata show them.
 

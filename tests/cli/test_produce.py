@@ -1,6 +1,6 @@
 """A file becomes a topic, with event times and keys, each line once.
 
-Covers: offline/loading.py
+Covers: offline/loading.py, offline/timestamps.py
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +22,7 @@ from hushstream import produce
 from hushstream.agents.deployment.cluster.topic_specs import TopicSpec
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.deploy.broker import Broker
-from hushstream.errors import ConfigError, ParameterError
+from hushstream.errors import ConfigError, EngineError, ParameterError, RightError
 from hushstream.topics.config.access.secret import write_new_key
 from hushstream.topics.config.model import Kafka
 
@@ -106,6 +107,60 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_written(
     path.write_text(path.read_text().replace(*change))
     code, _, err = typed("produce", "trips.csv", topic)
     assert code == 2 and message in err and not cluster.partitions(topic)
+
+
+def _dated(*days: float) -> None:
+    """Write a file whose rows lie these days after now."""
+    times = [datetime.now(UTC) + timedelta(days=one) for one in days]
+    rows = "".join(f"u{n},Ost,{one.isoformat()}\n" for n, one in enumerate(times))
+    Path("dated.csv").write_text(f"trip,zone,t\n{rows}")
+
+
+def test_rows_whose_time_kafka_refuses_are_not_written(place: tuple[Cluster, str]) -> None:
+    cluster, topic = place
+    _dated(0, -9, 0.01, 3, 5)
+    code, _, err = typed("produce", "dated.csv", topic)
+    said = " ".join(err.split())
+    assert code == 2 and "dated.csv: row 4 has the time " in said, err
+    assert "1:00:00 after its own (message.timestamp.after.max.ms = 3600000)" in said
+    assert "use --append with a topic that has a larger limit" in said
+    assert not cluster.partitions(topic)
+    limits = {"message.timestamp.after.max.ms": "345600000",
+              "message.timestamp.before.max.ms": "86400000"}  # fmt: skip
+    cluster.create([TopicSpec(topic, 1, limits, False, "raw records")], 1)
+    said = " ".join(typed("produce", "dated.csv", topic, "--append")[2].split())
+    assert "row 2 has" in said and "1 day, 0:00:00 before its own" in said
+    assert "or give the topic a larger limit" in said
+    _dated(0, 3, 5)
+    assert "row 3 has" in " ".join(typed("produce", "dated.csv", topic, "--append")[2].split())
+    assert not list(cluster.read(topic, 0))
+    _dated(0, 3)
+    code, out, err = typed("produce", "dated.csv", topic, "--append")
+    assert code == 0 and "2 records written" in out, err
+
+
+def test_a_topic_that_takes_the_brokers_time_has_no_limit(place: tuple[Cluster, str]) -> None:
+    cluster, topic = place
+    _dated(0, 3)
+    kind = {"message.timestamp.type": "LogAppendTime"}
+    cluster.create([TopicSpec(topic, 1, kind, False, "raw records")], 1)
+    code, out, err = typed("produce", "dated.csv", topic, "--append")
+    assert code == 0 and "2 records written" in out, err
+
+
+def test_a_limit_that_the_broker_does_not_tell_is_named_when_it_refuses(
+    place: tuple[Cluster, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*_: object) -> None:
+        raise RightError([("DESCRIBE_CONFIGS", "cluster", "kafka-cluster")], "user 'w'")
+
+    _, topic = place
+    monkeypatch.setattr(Cluster, "own_settings", refusing)
+    monkeypatch.setattr(Cluster, "settings", refusing)
+    times = pd.to_datetime([datetime.now(UTC) + timedelta(days=n) for n in (0, 3)])
+    frame = pd.DataFrame({"trip": ["a", "b"], "zone": ["x", "y"], "t": times})
+    with pytest.raises(EngineError, match=r"larger message\.timestamp\.after\.max\.ms"):
+        produce(frame, topic)
 
 
 def test_a_missing_and_an_empty_file_are_refused(place: tuple[Cluster, str]) -> None:
