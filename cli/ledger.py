@@ -33,7 +33,7 @@ from ..topics.config.toml.values import counted
 from .deployed import ledger_of
 from .ledger_sum import cost, lines, plain_sum, summed
 from .nearest import Nearest
-from .options import Flags, config_options, emit, json_option, read_config, readable
+from .options import Flags, config_options, emit, json_option, no_view, read_config, readable
 from .page import page
 
 
@@ -199,7 +199,9 @@ def _against_clock(config: Config, read: Ledger) -> Ledger:
 @click.argument("pipeline")
 def explain(flags: Flags, pipeline: str) -> None:
     """Explain what PIPELINE has paid for, and what its figures mean."""
-    config, read = _open(flags)
+    config = read_config(flags)
+    no_view(config, pipeline)
+    read = ledger_of(config)
     charges = [r for (name, _), r in sorted(read.charges.items()) if name == pipeline]
     if pipeline not in read.pipelines:
         there = ", ".join(read.pipelines) or "none"

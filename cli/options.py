@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -128,17 +128,33 @@ def release_topic(flags: Flags, pipeline: str) -> ReleaseTopic:
         return source_of(flags.bootstrap, pipeline)
     config = read_config(flags, tables=False)
     view = next((one for one in config.view if one.name == pipeline), None)
-    found = view or declared(config, pipeline)
+    found = view or declared(config, pipeline, [one.name for one in config.view])
     return ReleaseTopic(config.kafka, found.release_topic, pipeline)
 
 
-def declared(config: Config, name: str) -> PipelineSettings:
-    """Look up a pipeline of the configuration; a `ConfigError` if there is none of this name."""
+def declared(config: Config, name: str, also: Sequence[str] = ()) -> PipelineSettings:
+    """Look up a pipeline of the configuration; a `ConfigError` if there is none of this name.
+
+    Args:
+        also: further names to list in the error.
+    """
     for one in config.pipeline:
         if one.name == name:
             return one
-    known = ", ".join(p.name for p in config.pipeline)
+    no_view(config, name)
+    known = ", ".join([*(p.name for p in config.pipeline), *also])
     raise ConfigError(f"pipeline {name!r} is unknown; expected one of {known}")
+
+
+def no_view(config: Config, name: str) -> None:
+    """Refuse the name of a view, where a command is about pipelines; raises `ConfigError`."""
+    for one in config.view:
+        if one.name == name:
+            raise ConfigError(
+                f"{name!r} is a view of pipeline {one.source!r}, and this command takes pipelines: "
+                f"take {one.source}; `hush releases {name}` shows the view, and `hush sink` keeps "
+                "it in a table"
+            )
 
 
 def check_place(option: str, file: Path | None) -> None:

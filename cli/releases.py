@@ -17,7 +17,7 @@ from ..agents.worker.lines.visible import visible
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.tables import table_of
-from ..topics.assembly import Released, in_order, newest
+from ..topics.assembly import Released, newest, sorted_rows
 from ..topics.cut_share import beyond_in_words, in_words
 from ..topics.releases import Manifest, Row, Value
 from .deployed import pipeline_of
@@ -115,7 +115,7 @@ def _single(release: Released) -> Iterator[Table | str]:
         f"{span(told.window.start, told.window.end)}: release {told.trigger} of {told.triggers}"
         f"{last}, {date(told.emitted_at)}{in_part(told)}"
     )
-    yield table((release, row) for row in sorted(release.rows, key=in_order))
+    yield table((release, row) for row in sorted_rows(release))
     yield f"{cost(told)}"
     yield f"{cut_off(release)}\n"
 

@@ -24,7 +24,7 @@ from ..reading.live.views import MOST_ROWS, Wish, shown, view
 from ..topics.config.model import Kafka
 from ..topics.names import ledger_topic
 from .deployed import pipeline_of
-from .options import Flags, check_place, config_options, read_config
+from .options import Flags, check_place, config_options, no_view, read_config
 
 
 @click.command()
@@ -72,7 +72,7 @@ def followed(
         there: whether to raise `EngineError` if Kafka does not answer or has no such deployment;
             else the board says so.
     """
-    kafka, name = _source(flags, deployment)
+    kafka, name = _source(flags, deployment, only)
     cluster, ledger = Cluster(kafka, role="reader"), ledger_topic(name)
     if there:
         cluster.wait()
@@ -85,11 +85,17 @@ def followed(
     return Board(kafka, name, only, windows)
 
 
-def _source(flags: Flags, deployment: str | None) -> tuple[Kafka, str]:
-    """Connection and deployment, of the configuration or of the flags alone."""
+def _source(flags: Flags, deployment: str | None, only: Sequence[str]) -> tuple[Kafka, str]:
+    """Connection and deployment, of the configuration or of the flags alone.
+
+    Raises:
+        ConfigError: one of ``only`` is a view.
+    """
     if deployment and flags.bootstrap and not flags.settings and not Path(flags.path).exists():
         return kafka_at(flags.bootstrap), deployment
     config = read_config(flags)
+    for name in only:
+        no_view(config, name)
     return config.kafka, deployment or config.deployment.name
 
 

@@ -85,6 +85,9 @@ def shown(seen: Status) -> Group:
     when = moment(seen.now * 1_000)
     parts: list[Any] = [Text(f"Deployment {seen.deployment}, {when}. For operators alone.\n")]
     parts += [_workers(seen.workers), _inputs(seen), _pipelines(seen)]
+    if seen.views:
+        listed = ", ".join(f"{name} (of {source})" for name, source in seen.views.items())
+        parts.append(Text(f"Views, whose releases are not looked at here: {listed}"))
     if seen.wrong:
         parts.append(Text("Wrong:", style="bold red"))
         parts += [Text(f"- {one}") for one in seen.wrong]

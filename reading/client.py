@@ -88,10 +88,10 @@ def read_releases(
         options: further options of librdkafka, such as ``sasl.username``.
 
     Returns:
-        A ``pyarrow.Table`` by window, trigger and key. Columns are window_start, window_end,
-        trigger, released (the scheduled time), final; one per field of the key; for maps both ends
-        of the cell on each axis; ``<value>``, ``<value>_stddev``, ``<value>_low`` and
-        ``<value>_high`` for each value; and pipeline, if one follows another. Before the first
+        A ``pyarrow.Table`` by window, trigger and key, or a view's order. Columns are window_start,
+        window_end, trigger, released (the scheduled time), final; one per field of the key; for
+        maps both ends of the cell on each axis; ``<value>``, ``<value>_stddev``, ``<value>_low``
+        and ``<value>_high`` for each value; and pipeline, if one follows another. Before the first
         release there are only the first five.
 
     Raises:

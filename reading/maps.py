@@ -28,7 +28,8 @@ def domain_of(release: Released) -> Domain:
     """Return the public space of a release; raises `ParameterError` if it has none."""
     manifest = release.manifest
     if not bytes(manifest.space):
-        rule = f"is a pipeline of {manifest.mechanism}, which has no cells: no map can be made"
+        what = "a view" if release.of_view else f"a pipeline of {manifest.mechanism}"
+        rule = f"is {what}, which has no cells: no map can be made"
         raise ParameterError("pipeline", manifest.pipeline, rule)
     return Domain.from_json(json.loads(bytes(manifest.space)))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..topics.assembly import Released, in_order, newest
+from ..topics.assembly import Released, newest, sorted_rows
 from ..topics.releases import Row, Value
 
 TIME = pa.timestamp("us", "UTC")
@@ -36,7 +36,8 @@ def table_of(releases: Sequence[Released], latest: bool = False) -> Any:
         latest: whether to keep only the newest row of each window and key.
 
     Returns:
-        A ``pyarrow.Table``, by window, then trigger, then key; without releases the fixed columns.
+        A ``pyarrow.Table``, by window, then trigger, then key or a view's order; without
+        releases the fixed columns.
     """
     rows = newest(releases) if latest else list(_every(releases))
     columns = {
@@ -58,7 +59,7 @@ def table_of(releases: Sequence[Released], latest: bool = False) -> Any:
 
 def _every(releases: Sequence[Released]) -> Iterator[Placed]:
     for release in sorted(releases, key=lambda one: (one.window.start, one.trigger)):
-        yield from ((release, row) for row in sorted(release.rows, key=in_order))
+        yield from ((release, row) for row in sorted_rows(release))
 
 
 def _names(found: Any) -> list[str]:

@@ -23,7 +23,7 @@ REMEMBERED = 1000  # complete releases remembered
 class Released:
     """A complete release: all rows of one trigger of one window."""
 
-    rows: tuple[Row, ...]  # in no particular order
+    rows: tuple[Row, ...]  # those of a view in its order, others in no particular one
     manifests: tuple[Manifest, ...]  # one per shard, by shard number
 
     @property
@@ -71,6 +71,11 @@ class Released:
     def final(self) -> bool:
         """Whether it is the last one of its window."""
         return self.manifest.final
+
+    @property
+    def of_view(self) -> bool:
+        """Whether a view computed it."""
+        return bool(bytes(self.manifest.view))
 
     @property
     def scheduled(self) -> datetime:
@@ -148,12 +153,24 @@ def newest(releases: Sequence[Released]) -> list[tuple[Released, Row]]:
     If each release replaces its predecessor, keys that a window's last release lacks are gone.
     """
     windows: dict[datetime, dict[tuple[Any, ...], tuple[Released, Row]]] = {}
+    views = set()
     for release in sorted(releases, key=lambda one: (one.window.start, one.trigger)):
         shown = windows.setdefault(release.window.start, {})
         if release.manifest.replaces:
             shown.clear()
+        if release.of_view:
+            views.add(release.window.start)
         shown.update((in_order(row), (release, row)) for row in release.rows)
-    return [shown[key] for shown in windows.values() for key in sorted(shown)]
+    return [
+        shown[key]
+        for start, shown in windows.items()
+        for key in (shown if start in views else sorted(shown))
+    ]
+
+
+def sorted_rows(release: Released) -> list[Row]:
+    """Rows by key; those of a view in its order, in which it writes them into one partition."""
+    return list(release.rows) if release.of_view else sorted(release.rows, key=in_order)
 
 
 def in_order(row: Row, names: Sequence[str] | None = None) -> tuple[Any, ...]:

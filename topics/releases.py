@@ -112,6 +112,7 @@ class Manifest(msgspec.Struct, frozen=True):
     public: msgspec.Raw = msgspec.Raw(b"")
     cut: CutTold | None = None
     follows: tuple[str, ...] = ()
+    view: msgspec.Raw = msgspec.Raw(b"")
 
     @property
     def hops(self) -> tuple[int, int] | None:

@@ -176,6 +176,7 @@ class Status:
     aside: dict[str, Aside]  # by pipeline
     inputs: dict[str, str]  # raw topic of each pipeline
     limits: dict[str, float | None]  # on ε of all epochs of each pipeline
+    views: dict[str, str] = field(default_factory=dict)  # source of each view; not looked at
 
     @classmethod
     def of(cls, cluster: Cluster, board: Board, deployment: Deployment, names: Names,
@@ -198,6 +199,7 @@ class Status:
             lost(group or (), engine), behind, told["pipelines"], set_aside, inputs,
             {p.name: None if p.limit_epsilon is None else float(p.limit_epsilon)
              for p in deployment.pipelines},
+            {view.name: view.source.name for view in deployment.views},
         )  # fmt: skip
 
     @property
@@ -254,6 +256,7 @@ class Status:
             },
             "lost": None if self.lost is None else self.lost.body(),
             "pipelines": [self._pipeline(one) for one in self.pipelines],
+            "views": self.views,
         }
 
     def _pipeline(self, one: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,9 @@ import pytest
 from hushstream.cli.options import CONFIG, Flags, moment, release_topic
 from hushstream.deploy.broker import Broker
 from hushstream.errors import ConfigError
+from hushstream.topics.config.access.secret import write_new_key
 
+from .bench import CONFIG as SOURCE
 from .bench import typed
 from .test_releases import Place
 
@@ -20,6 +22,23 @@ from .test_releases import Place
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("plot",), ("connect",), ("dead-letters",), ("watch",), ("ledger", "explain")],
+    ids=" ".join,
+)
+def test_a_view_is_called_a_view_where_pipelines_are_expected(words: tuple[str, ...]) -> None:
+    view = '[[view]]\nname = "top"\nsource = "pages"\nlimit = 3\n'
+    Path(CONFIG).write_text(SOURCE + view)
+    write_new_key(Path("hush.key"))
+    code, _, err = typed(*words, "top", "--bootstrap", "127.0.0.1:1")
+    said = " ".join(err.split())
+    assert code == 2 and "'top' is a view of pipeline 'pages'" in said, err
+    assert "take pages; `hush releases top` shows the view" in said
+    with pytest.raises(ConfigError, match="expected one of pages, top"):
+        release_topic(Flags(), "topp")
 
 
 def test_without_a_configuration_the_topic_has_the_usual_name() -> None:

@@ -18,12 +18,16 @@ from .bench import interrupted, typed
 def test_what_is_wrong_ends_in_4_and_an_interrupted_watch_in_one_line(
     empty_broker: Broker, tmp_path: Path
 ) -> None:
-    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
+    view = '\n[[view]]\nname = "top"\nsource = "p"\nlimit = 3\n'
+    with local(tmp_path, empty_broker.bootstrap, TOML + view, {"events": 1}) as run:
         words = ["status", "-c", str(run.toml), "--bootstrap", run.bootstrap]
         code, out, _ = typed(*words, "--json")
-        assert code == 4 and "No worker runs" in json.loads(out)["wrong"][0]
+        body = json.loads(out)
+        assert code == 4 and "No worker runs" in body["wrong"][0]
+        assert body["views"] == {"top": "p"}
         code, out, _ = typed(*words)
         assert code == 4 and "No worker runs" in out
+        assert "Views, whose releases are not looked at here: top (of p)" in out
         shown = tmp_path / "shown"
         with shown.open("w") as out:
             watch = subprocess.Popen(

@@ -7,12 +7,21 @@ from functools import cache
 
 import msgspec
 import pytest
+from hushstream.cli.releases import _single
 from hushstream.reading.tables import table_of
-from hushstream.topics.assembly import REMEMBERED, Assembly, Released, in_order, newest
+from hushstream.topics.assembly import (
+    REMEMBERED,
+    Assembly,
+    Released,
+    in_order,
+    newest,
+    sorted_rows,
+)
 from hushstream.topics.releases import CutTold, Manifest, Row, decode_public
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from rich.table import Table
 
 from ..recorded.pipelines import outs
 
@@ -55,6 +64,27 @@ def test_a_release_that_lacks_anything_is_never_shown(data: st.DataObject) -> No
     places = {(r.window.start, r.trigger) for r in left}
     lost = given[gone].window.start, given[gone].trigger
     assert lost not in places and len(places) == 7
+
+
+def _as_view(release: Released, rows: list[Row]) -> Released:
+    manifests = [replace(m, view=msgspec.Raw(b'{"source":"p"}')) for m in release.manifests]
+    return Released(tuple(rows), tuple(replace(m, replaces=True) for m in manifests))
+
+
+def test_rows_of_a_view_keep_its_order() -> None:
+    given, _ = records("histogram-sums")
+    release = max(complete(given, "histogram-sums"), key=lambda one: len(one.rows))
+    for seed in range(3):
+        mixed = random.Random(seed).sample(release.rows, len(release.rows))
+        view = _as_view(release, mixed)
+        assert sorted_rows(view) == [row for _, row in newest([view])] == mixed
+        assert sorted_rows(Released(tuple(mixed), release.manifests)) == sorted(mixed, key=in_order)
+        for latest in (False, True):
+            table = table_of([view], latest=latest)
+            assert table["zone"].to_pylist() == [row.key["zone"] for row in mixed]
+        (_, shown, *_) = _single(view)
+        assert isinstance(shown, Table)
+        assert list(shown.columns[0].cells) == [row.key["zone"] for row in mixed]
 
 
 def test_copies_of_records_change_nothing() -> None:

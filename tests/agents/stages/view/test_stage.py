@@ -20,11 +20,14 @@ from hushstream.agents.stages.step import LogFrame, Out, Step
 from hushstream.agents.stages.view import stage as view_stage
 from hushstream.agents.stages.view.stage import ViewStage
 from hushstream.agents.state.memory import MemoryStore
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, ParameterError
 from hushstream.offline.engine import Log
 from hushstream.offline.simulate import simulate
+from hushstream.reading.maps import domain_of
+from hushstream.topics.assembly import Assembly, sorted_rows
 from hushstream.topics.config.load import Config, loads
 from hushstream.topics.records import Marker
+from hushstream.topics.releases import decode_public
 
 FALSE_ALARM = 5.0  # in standard deviations of the number of covering intervals: below 10^-6
 ZONES, PARTS, DAYS, RIDES = 240, 3, 3, 8
@@ -122,6 +125,18 @@ def same(told: dict[str, Any], value: float, variance: float) -> bool:
     return math.isclose(told["value"], value) and math.isclose(
         told["stddev"], variance**0.5, rel_tol=1e-5
     )
+
+
+def test_readers_see_that_it_is_a_view_and_the_order_of_its_rows() -> None:
+    assembly = Assembly("top")
+    told = (decode_public(out.headers, out.value) for out in outs("top"))
+    found = [release for one in told if (release := assembly.take(one)) is not None]
+    assert len(found) == 2 * DAYS and all(release.of_view for release in found)
+    orders = [[row.key["zone"] for row in sorted_rows(release)] for release in found]
+    assert orders == [[key[0] for key in rows] for rows in released(outs("top")).values()]
+    assert orders != [sorted(one) for one in orders]
+    with pytest.raises(ParameterError, match="is a view, which has no cells"):
+        domain_of(found[0])
 
 
 def test_every_number_follows_from_released_ones() -> None:
