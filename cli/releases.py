@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import click
+import pyarrow as pa
 from pyarrow import csv, parquet
 from rich.table import Table
 
+from ..agents.deployment.compile import compile_config
 from ..agents.deployment.published.connect_sink import sink_properties, undeclared
 from ..agents.worker.lines.screen import Screen, put, say
 from ..agents.worker.lines.visible import visible
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
+from ..reading.sinks.layout import layouts
 from ..reading.tables import table_of
 from ..topics.assembly import Released, newest, sorted_rows
 from ..topics.cut_share import beyond_in_words, in_words
@@ -76,6 +82,9 @@ def releases(
         if window is not None and not found and kind == "text":
             say(f"nothing in the window of {window}")
             return
+        if kind == "csv" and not found:
+            _header(flags, pipeline)
+            return
         _print(kind, found, latest, True)
 
 
@@ -91,12 +100,32 @@ def _print(kind: str, found: list[Released], latest: bool, first: bool) -> None:
         return
     table = table_of(found, latest)
     if kind == "csv":
-        out = click.get_binary_stream("stdout")
-        csv.write_csv(table, out, csv.WriteOptions(include_header=first))
-        out.flush()
+        _csv(table, first)
         return
     for row in table.to_pylist():
         put(visible(json.dumps(row, default=_iso, ensure_ascii=False)))  # the same JSON
+
+
+def _csv(table: Any, header: bool) -> None:
+    """Write CSV: for a person without characters that act on the terminal, else byte by byte."""
+    written, options = io.BytesIO(), csv.WriteOptions(include_header=header)
+    csv.write_csv(table, written, options)
+    if sys.stdout.isatty():
+        say(written.getvalue().decode().removesuffix("\n"))
+        return
+    out = click.get_binary_stream("stdout")
+    out.write(written.getvalue())
+    out.flush()
+
+
+def _header(flags: Flags, pipeline: str) -> None:
+    """Write the header of the CSV that later rows will have, if a configuration tells it."""
+    if flags.bootstrap and flags.alone:
+        return
+    (layout,) = layouts(compile_config(read_config(flags)), [pipeline], None, ())
+    beside = {"release_id", "pipeline", layout.whole_key}
+    names = [name for name in layout.columns if name not in beside]
+    _csv(pa.table({name: pa.array([], pa.string()) for name in names}), True)
 
 
 def _iso(value: datetime) -> str:

@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
 from hushstream import read_releases
-from hushstream.cli.releases import cut_off, date, in_part, number
+from hushstream.cli.options import Flags
+from hushstream.cli.releases import _csv, _header, cut_off, date, in_part, number
 from hushstream.deploy.broker import Broker
 from hushstream.topics.assembly import Assembly, Released
 from hushstream.topics.releases import CutTold, Manifest, Value, decode_public
@@ -93,6 +95,33 @@ def test_an_empty_topic_ends_at_once_and_says_so(place: Place, broker: Broker) -
     assert place.typed("--since", "2100-01-01") == "nothing yet\n"
     assert place.typed("--since", "2100-01-01", "--json") == ""
     assert place.typed("--window", "2001-01-01") == "nothing in the window of 2001-01-01\n"
+
+
+@pytest.mark.parametrize("place", CASES, indirect=True)
+def test_a_header_without_rows_has_the_columns_of_later_rows(
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    (header,) = csv.reader(io.StringIO(place.typed("--since", "2100-01-01", "--csv")))
+    assert header == next(csv.reader(io.StringIO(place.typed("--csv"))))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    _header(Flags(bootstrap="b:1"), place.case)  # without a configuration nobody knows the columns
+    assert capsysbinary.readouterr().out == b""
+
+
+def test_csv_for_a_terminal_shows_what_would_act_on_it(
+    capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"zone": ["tea\u202egpj\x1b[2J", "äpfel"]})
+    _csv(table, True)
+    assert capsysbinary.readouterr().out == '"zone"\n"tea\u202egpj\x1b[2J"\n"äpfel"\n'.encode()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    _csv(table, True)
+    shown = capsysbinary.readouterr().out.decode()
+    assert shown == '"zone"\n"tea\\u202egpj\\u001b[2J"\n"äpfel"\n'
 
 
 def test_it_follows_until_it_is_interrupted(place: Place) -> None:
