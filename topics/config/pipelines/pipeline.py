@@ -16,7 +16,7 @@ from ..aggregates.partial import Count
 from ..expressions.conditions import Condition
 from ..expressions.derive import Derive
 from ..toml.lines import Path
-from ..toml.read import Convert, Reader
+from ..toml.read import Convert, Reader, shown
 from ..toml.values import ZERO, Duration, FieldPath, Instant, Name, TopicName, span, within
 from .budgets import BudgetSettings, Learn
 from .windows import Triggers, WindowSettings, length_up_to
@@ -38,6 +38,9 @@ def endless(every: int) -> int:
 def _read_paths(reader: Reader, raw: Any, path: Path) -> tuple[str, ...]:
     """Read one path, or a list of distinct paths."""
     listed = [raw] if isinstance(raw, str) else raw
+    if not _is_list(listed):
+        rule = 'must be a path such as "user.id", or a list of paths such as ["a", "b"]'
+        raise reader.fail(path, f"{shown(raw)} {rule}")
     paths: tuple[str, ...] = reader.read(tuple[FieldPath, ...], listed, path)
     if not paths or len(set(paths)) < len(paths):
         raise reader.fail(path, "must be a path or a list of distinct paths")

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from ...calendar import CalendarSpan
 from ..toml.lines import Path
-from ..toml.read import Convert, Reader
-from ..toml.values import UNIX_EPOCH, Duration, Instant, span, within
+from ..toml.read import Convert, Reader, shown
+from ..toml.values import UNIX_EPOCH, Duration, Instant, is_duration, span, within
 
 
 def length_up_to(most: str) -> Convert:
@@ -17,6 +17,12 @@ def length_up_to(most: str) -> Convert:
     def read(reader: Reader, raw: Any, path: Path) -> Duration | CalendarSpan:
         made = CalendarSpan.parse(raw) if isinstance(raw, str) else None
         if made is None:
+            if not (isinstance(raw, str) and is_duration(raw)):
+                raise reader.fail(
+                    path,
+                    f'{shown(raw)} must be a duration such as "5s", "1h30m" or "31d", or of the '
+                    'calendar, such as "1 month" or "1 quarter"',
+                )
             duration: Duration = reader.read(Annotated[Duration, span("1s", most)], raw, path)
             return duration
         if not 1 <= made.step * (30 if made.grid == "month" else 1) <= 3650:

@@ -161,7 +161,7 @@ class Reader:
         for check in notes:
             rule = check(value) if callable(check) else None
             if rule:
-                raise self.fail(path, f"{_shown(raw)} {rule}")
+                raise self.fail(path, f"{shown(raw)} {rule}")
         return value
 
     def _union(self, members: tuple[Any, ...], raw: Any, path: Path) -> Any:
@@ -178,7 +178,7 @@ class Reader:
             value = attempt.try_read(member, raw, path)
             if not attempt.problems:
                 return value
-        raise self.fail(path, f"{_shown(raw)} must be {' or '.join(map(_word, members))}")
+        raise self.fail(path, f"{shown(raw)} must be {' or '.join(map(_word, members))}")
 
     def _tagged(self, members: tuple[Any, ...], raw: Any, path: Path) -> Any:
         """Read a table as the dataclass whose ``kind`` is the table's."""
@@ -193,7 +193,7 @@ class Reader:
             return raw
         near = difflib.get_close_matches(str(raw), [str(a) for a in allowed], 1, 0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise self.fail(path, f"{_shown(raw)} must be one of {_listed(allowed)}{hint}")
+        raise self.fail(path, f"{shown(raw)} must be one of {_listed(allowed)}{hint}")
 
     def _tuple(self, members: tuple[Any, ...], raw: Any, path: Path) -> Any:
         if isinstance(raw, dict) and len(path) == 1:
@@ -201,7 +201,7 @@ class Reader:
             raise self.fail(path, f"must be a list of tables: write [[{name}]], not [{name}]")
         if not isinstance(raw, list | tuple):
             such = ' such as ["a", "b"]' if _unnoted(members[0]) is str else ""
-            raise self.fail(path, f"{_shown(raw)} must be a list{such}")
+            raise self.fail(path, f"{shown(raw)} must be a list{such}")
         if members[-1] is not Ellipsis and len(raw) != len(members):
             raise self.fail(path, f"must have {len(members)} elements, has {len(raw)}")
         each = members if members[-1] is not Ellipsis else members[:1] * len(raw)
@@ -228,11 +228,11 @@ class Reader:
         if isinstance(raw, Loose) and str not in wanted:
             raw = _loosened(raw)
         if not isinstance(raw, wanted) or (isinstance(raw, bool) and bool not in wanted):
-            raise self.fail(path, f"{_shown(raw)} must be {_word(hint)}")
+            raise self.fail(path, f"{shown(raw)} must be {_word(hint)}")
         try:
             return convert(raw)
         except ValueError as error:
-            raise self.fail(path, f"{_shown(raw)} {error}") from error
+            raise self.fail(path, f"{shown(raw)} {error}") from error
 
 
 def _plain(raw: Any) -> Any:
@@ -304,7 +304,8 @@ def quoted(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _shown(raw: Any) -> str:
+def shown(raw: Any) -> str:
+    """Format a wrong value for a message, which a long, nested or secret one would spoil."""
     text = (
         "***" if isinstance(raw, Secret) else _listed([raw]) if not _nested(raw) else "this value"
     )

@@ -55,7 +55,7 @@ def parse_duration(text: str) -> Duration:
     >>> parse_duration("1h30m")
     5400000000
     """
-    if not _DURATION.fullmatch(text.strip()):
+    if not is_duration(text):
         raise ValueError('must be a duration such as "250ms", "5s", "1h30m" or "31d"')
     if len(text) > MOST_DIGITS:
         raise ValueError(f"is no duration: it has more than {MOST_DIGITS} characters")
@@ -65,6 +65,11 @@ def parse_duration(text: str) -> Duration:
     if total.denominator != 1:
         raise ValueError("is finer than a microsecond")
     return Duration(int(total))
+
+
+def is_duration(text: str) -> bool:
+    """Whether a text has the form of a duration; its value may be too large or too fine."""
+    return _DURATION.fullmatch(text.strip()) is not None
 
 
 ZERO = Duration(0)
