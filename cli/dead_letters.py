@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 
 import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -14,10 +15,12 @@ from ..agents.deployment.compile import compile_config
 from ..agents.kafka.set_aside import Letter, letters, reasons
 from ..agents.worker.lines.screen import Screen, say
 from ..errors import ConfigError, EngineError
+from ..formats.events.reasons import REASONS
 from ..offline.again import Again, Unsent
 from .deployed import cluster_of
 from .options import Flags, config_options, declared, emit, json_option, read_config, readable
 
+OUTCOMES = ("late", "future")  # of records that were not taken in time
 CHARACTERS = 300  # shown of a sample
 
 
@@ -53,6 +56,8 @@ def dead_letters(
     """
     if replay and late:
         raise click.UsageError("--replay --late: what came late comes later still")
+    if reason is not None:
+        _demand_known(reason, OUTCOMES if late else REASONS)
     config = read_config(flags)
     deployment = compile_config(config)
     name = declared(config, pipeline).name
@@ -84,6 +89,16 @@ def dead_letters(
     _table(every)
     if samples:
         _samples(every, samples)
+
+
+def _demand_known(reason: str, known: Sequence[str]) -> None:
+    """Refuse a reason that no record can have, and name the nearest one."""
+    if reason not in known:
+        near = get_close_matches(reason, known, 1, 0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise click.BadParameter(
+            f"{reason!r} is no reason; there is {', '.join(known)}{hint}", param_hint="--reason"
+        )
 
 
 def _table(every: Sequence[Letter]) -> None:

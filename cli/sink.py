@@ -74,15 +74,18 @@ def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, layout: SinkLayou
 
 def _drain(place: SinkTarget, flows: Sequence[_Drained], once: bool, as_json: bool) -> None:
     """Write batch after batch, and say what each brought."""
-    left = list(flows)
+    left, filled = list(flows), set()
     while left:
         for flow in list(left):
             batch = flow.feed.read(SECONDS / len(left))
             if batch is not None:
                 place.write(flow.layout, batch)
+                filled.add(flow.layout.table)
                 _told(place, flow.layout, len(batch.releases), batch.rows, as_json)
             elif once and flow.feed.ended:
                 left.remove(flow)
+                if not as_json and flow.layout.table not in filled:
+                    say(f"{place.name}: nothing new for {flow.layout.table}")
 
 
 def _told(place: SinkTarget, layout: SinkLayout, releases: int, rows: int, as_json: bool) -> None:

@@ -137,6 +137,8 @@ WRONG = [
     (["simulate", "good.jsonl", "--input", "other"], "events"),
     (["simulate"], "Missing argument"),
     (["releases", "other"], "pages"),
+    (["dead-letters", "pages", "--reason", "mising_unit"], "did you mean missing_unit?"),
+    (["dead-letters", "pages", "--late", "--reason", "null"], "there is late, future"),
     (["trigger", "--pipeline", "pages"], 'schedule = "external"'),
     (["trigger", "--at"], "requires an argument"),
     (["worker", "--processes", "many"], "integer"),

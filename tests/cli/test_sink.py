@@ -96,6 +96,8 @@ def test_what_it_does_is_said(place: tuple[Broker, Made, Path]) -> None:
     code, out, err = typed(*words, "--once", "--table", "t")
     assert code == 0 and "rows into t" in out and (folder / "said" / "t").is_dir()
     assert "taken as text: zone" in err and "--integer zone" in err
+    code, out, err = typed(*words, "--once", "--table", "t")
+    assert code == 0 and out == f"{folder}/said: nothing new for t\n", err
     assert typed(*words, "--pipeline", "other")[0] == 2
     code, _, err = typed("sink", "f.db", "-c", str(folder / "pak.toml"))
     assert code == 2 and "is no target" in err

@@ -119,7 +119,8 @@ def _public(path: Path) -> X25519PublicKey:
 
 
 def _private(path: Path) -> X25519PrivateKey:
-    data = read_private(path, "private key", "`openssl genpkey -algorithm X25519`")
+    remedy = "`openssl genpkey -algorithm X25519` creates one"
+    data = read_private(path, "private key", remedy)
     try:
         key = load_pem_private_key(data, None)
     except (TypeError, ValueError, UnsupportedAlgorithm):

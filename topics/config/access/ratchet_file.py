@@ -189,7 +189,8 @@ def read(path: Path) -> Ratchet:
     Raises:
         ConfigError: it is missing or damaged, or others may read it.
     """
-    data = read_private(path, "ratchet", "`hush ratchet new`, or another worker's file is copied")
+    remedy = "`hush ratchet new` creates the first one; further workers get a copy of its file"
+    data = read_private(path, "ratchet", remedy)
     try:
         found = msgspec.json.decode(data, type=_Content)
         made = Ratchet(

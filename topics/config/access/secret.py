@@ -122,14 +122,17 @@ def read_key(path: Path, what: str = "noise key") -> bytes:
         ConfigError: the file is missing, readable by everyone, writable by others, or does not hold
             a key.
     """
-    return decode_key(read_private(path, what, "`hush init`"), str(path))
+    return decode_key(read_private(path, what, "`hush init` creates one"), str(path))
 
 
 _KEY_TEXT = re.compile(r"(^|/)[0-9a-fA-F]{64}$|[A-Za-z0-9+/_-]{43}=$")  # 32 bytes as text
 
 
-def read_private(path: Path, what: str, maker: str) -> bytes:
+def read_private(path: Path, what: str, remedy: str) -> bytes:
     """Return the content of a file that only its owner, and at most a group, can read.
+
+    Args:
+        remedy: what to do if it is missing.
 
     Raises:
         ConfigError: the file is missing, or readable by everyone, or writable by others.
@@ -143,7 +146,7 @@ def read_private(path: Path, what: str, maker: str) -> bytes:
                 f"the setting that names the file of the {what} holds a key, which is not shown: "
                 "write the key into a file, and name that"
             ) from None
-        raise ConfigError(f"{path}: no {what} found; {maker} creates one") from error
+        raise ConfigError(f"{path}: no {what} found; {remedy}") from error
     except OSError as error:
         raise ConfigError(f"{path}: the {what} cannot be read ({error.strerror})") from error
     if os.name == "posix" and mode & (stat.S_IRWXO | stat.S_IWGRP):
