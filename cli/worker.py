@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,10 @@ from ..agents.worker.startup import run_worker
 from ..topics.config.model import Engine
 from .options import Flags, config_options, member_option, read_config
 
+log = logging.getLogger("hushstream")
+
+PARENT_SECONDS = 1.0  # between two looks whether the parent is there
+
 
 @click.command()
 @config_options
@@ -36,8 +41,13 @@ from .options import Flags, config_options, member_option, read_config
 )
 @member_option("Stable name of this worker; a quick restart then moves no partitions.")
 @click.option("--pages", type=click.Path(path_type=Path), hidden=True)  # given by `_supervise`
-def worker(flags: Flags, processes: int, member: str, pages: Path | None) -> None:
+@click.option("--parent", type=int, hidden=True)  # likewise
+def worker(
+    flags: Flags, processes: int, member: str, pages: Path | None, parent: int | None
+) -> None:
     """Run a worker; any number of workers, on any machines, form one group."""
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent,), name="parent", daemon=True).start()
     config = read_config(flags, tables=False)
     if not quoting():  # -v logs more than any configured level
         logging.getLogger("hushstream").setLevel(config.engine.log_level.upper())
@@ -82,11 +92,25 @@ def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int
         if asked:
             break
         own = ["--member", f"{member or os.uname().nodename}-{number}", "--pages", str(pages)]
+        own += ["--parent", str(os.getpid())]
         command = [sys.executable, "-m", "hushstream", *arguments, *own]
         children.append(subprocess.Popen(command, env=environ))
     if asked:
         stop()  # the last child may have started after the signal
     return _first_to_end(children, stop, lambda: asked)
+
+
+def _end_after(parent: int) -> None:
+    """Stop this process, as by SIGTERM, once its parent is gone, which may have been killed.
+
+    Nobody would serve its pages, and the next start would find its folder in use.
+    """
+    while os.getppid() == parent:
+        time.sleep(PARENT_SECONDS)
+    log.warning("process %d, which started this one, is gone: stopping", parent)
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGTERM)  # wakes it from any wait
 
 
 def _first_to_end(

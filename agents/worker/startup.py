@@ -213,14 +213,19 @@ def lock_folder(folder: Path) -> Iterator[None]:
     """
     private_folder(folder)
     private_file(folder / "lock")
-    with (folder / "lock").open("w") as held:
+    with (folder / "lock").open("r+") as held:  # its holder's process id stays readable
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            found = held.read(20).strip()
+            who = f" (process {found})" if found.isdecimal() else ""
             raise EngineError(
-                f"another worker uses the folder {folder}: give each worker a name of its own "
+                f"another worker uses the folder {folder}{who}: give each worker a name of its own "
                 "(--member), or another engine.data_dir"
             ) from None
+        held.truncate(0)
+        held.write(f"{os.getpid()}\n")
+        held.flush()
         yield
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from hushstream.cli import worker as worker_module
@@ -51,3 +56,30 @@ def test_a_signal_while_processes_are_started_stops_those_that_were(monkeypatch,
         for number, handler in before.items():
             signal.signal(number, handler)
     assert [child.returncode for child in started] == [-signal.SIGTERM]
+
+
+def test_children_end_once_their_parent_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "hush.key").write_text("ab" * 32)
+    (tmp_path / "hush.key").chmod(0o600)
+    text = (Path(__file__).parents[2] / "topics" / "config" / "template.toml").read_text()
+    (tmp_path / "hush.toml").write_text(text)
+    command = [sys.executable, "-m", "hushstream", "worker", "-c", str(tmp_path / "hush.toml")]
+    command += ["--bootstrap", "127.0.0.1:9", "--processes", "2"]  # no broker answers
+    command += ["--set", "engine.public_port=0", "--set", "engine.operator_port=0"]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=tmp_path, start_new_session=True
+    ) as parent:
+        assert parent.stderr is not None
+        try:
+            waiting = 0
+            while waiting < 2:
+                line = parent.stderr.readline()
+                assert line, "a worker has ended"
+                waiting += "waiting for Kafka" in line
+            parent.kill()
+            _, rest = parent.communicate(timeout=60)  # until the last process has closed it
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(parent.pid, signal.SIGKILL)
+    assert rest.count(f"process {parent.pid}, which started this one, is gone") == 2
+    assert rest.count("stopped before the start") == 2
