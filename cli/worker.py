@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -88,16 +88,16 @@ def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int
     signal.signal(signal.SIGINT, stop)
     # systemd waits for this process alone, which does not know whether its children are ready.
     environ = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
+    names = [f"{member or os.uname().nodename}-{number}" for number in range(processes)]
     for number, pages in enumerate(sockets):
         if asked:
             break
-        own = ["--member", f"{member or os.uname().nodename}-{number}", "--pages", str(pages)]
-        own += ["--parent", str(os.getpid())]
+        own = ["--member", names[number], "--pages", str(pages), "--parent", str(os.getpid())]
         command = [sys.executable, "-m", "hushstream", *arguments, *own]
         children.append(subprocess.Popen(command, env=environ))
     if asked:
         stop()  # the last child may have started after the signal
-    return _first_to_end(children, stop, lambda: asked)
+    return _first_to_end(dict(zip(names, children, strict=False)), stop, lambda: asked)
 
 
 def _end_after(parent: int) -> None:
@@ -114,17 +114,30 @@ def _end_after(parent: int) -> None:
 
 
 def _first_to_end(
-    children: list[subprocess.Popen[bytes]], stop: Callable[[], None], asked: Callable[[], bool]
+    children: Mapping[str, subprocess.Popen[bytes]],
+    stop: Callable[[], None],
+    asked: Callable[[], bool],
 ) -> int:
-    """Wait until a child ends, and stop the others; its exit code, or 0 without one."""
-    while children and all(child.poll() is None for child in children):
+    """Wait until a child ends, and stop the others; its exit code, or 0 without one.
+
+    Args:
+        children: processes by name.
+    """
+    while children and all(child.poll() is None for child in children.values()):
         time.sleep(0.2)
-    code = next((child.returncode for child in children if child.returncode is not None), 0)
-    by_signal = asked() and code == -signal.SIGTERM  # it had not installed its handler yet
+    code = 0
+    for number, (name, child) in enumerate(children.items()):
+        if not code and child.returncode is not None:
+            code = child.returncode
+            if asked() and code == -signal.SIGTERM:  # it had not installed its handler yet
+                code = 0
+            elif code < 0:
+                log.error("process %d (%s) was ended by signal %d", number, name, -code)
+                code = 128 - code  # as shells have it: no exit code is negative
     stop()
-    for child in children:
+    for child in children.values():
         child.wait()
-    return 0 if by_signal else code
+    return code
 
 
 def _without_processes(words: list[str]) -> list[str]:

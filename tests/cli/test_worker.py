@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hushstream.cli import worker as worker_module
-from hushstream.cli.worker import _supervise, _without_processes
+from hushstream.cli.worker import _first_to_end, _supervise, _without_processes
 from hushstream.topics.config.model import Engine
 
 
@@ -56,6 +56,19 @@ def test_a_signal_while_processes_are_started_stops_those_that_were(monkeypatch,
         for number, handler in before.items():
             signal.signal(number, handler)
     assert [child.returncode for child in started] == [-signal.SIGTERM]
+
+
+def test_a_child_that_a_signal_ended_is_named_and_gives_the_code_of_shells(caplog) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+    children = {f"shop-{number}": subprocess.Popen(sleep) for number in range(2)}
+    children["shop-1"].kill()
+
+    def stop() -> None:
+        children["shop-0"].terminate()
+
+    assert _first_to_end(children, stop, lambda: False) == 137
+    assert caplog.messages == ["process 1 (shop-1) was ended by signal 9"]
+    assert children["shop-0"].returncode == -signal.SIGTERM
 
 
 def test_children_end_once_their_parent_was_killed(tmp_path: Path) -> None:
