@@ -26,6 +26,7 @@ from ..deployment.sharing import Charging
 from ..version import code_version
 from .health.losses import CAUSES
 
+SERVES = "Whether this worker serves."
 OUTCOMES = ("fired", "published", "refused")
 EVENTS = (
     "routed", "seen", "accepted", "bounded", "late", "future", "retired", "invalid", "released",
@@ -39,6 +40,16 @@ def share_left(standing: Spent, terms: Charging) -> float:
     return left / (left + standing.epochs) if left else 0.0
 
 
+def waiting_series() -> CollectorRegistry:
+    """Make the public metrics of a start that waits: Prometheus must not take it for a dead one.
+
+    They have no time of the start, which a worker's own differ from: that would look as a restart.
+    """
+    series = CollectorRegistry()
+    Gauge("hush_ready", SERVES, registry=series)
+    return series
+
+
 class PublicMetrics:
     """Functions of the configuration, the clock's schedule, the ledger and releases alone."""
 
@@ -48,7 +59,7 @@ class PublicMetrics:
         given: Any = {"registry": self.series}
         build = Gauge("hush_build_info", "What runs here.", ["version", "python"], **given)
         build.labels(version=code_version(), python=platform.python_version()).set(1)
-        self.ready = Gauge("hush_ready", "Whether this worker serves.", **given)
+        self.ready = Gauge("hush_ready", SERVES, **given)
         names = ["pipeline", "mechanism", "outcome"]
         said = "Triggers that fired or were refused; releases of shards that were published."
         self._releases = Counter("hush_releases", said, names, **given)

@@ -47,6 +47,7 @@ from .admission import owing, prepare
 from .health.http import Page, health_page, metrics_page, serve_local, serve_operator, serve_public
 from .health.systemd import Notifier
 from .lines.redaction import on_loop_error
+from .metrics import waiting_series
 from .resident import watch
 from .setup import WorkerSetup
 from .worker import Worker
@@ -136,6 +137,7 @@ class Probes:
 
     def __init__(self) -> None:
         self.worker: Worker | None = None
+        self._before = waiting_series()
 
     def live(self) -> bool:
         """Whether every task makes progress."""
@@ -150,7 +152,7 @@ class Probes:
         return {"/live": health_page(self.live), "/ready": health_page(self.ready)}
 
     def metrics(self) -> dict[str, Page]:
-        """Both pages of metrics by path; empty while there is no worker."""
+        """Both pages of metrics by path; before there is a worker, it is not ready."""
         return {
             "/metrics": lambda: self._all("public"),
             "/internal/metrics": lambda: self._all("operator"),
@@ -158,7 +160,7 @@ class Probes:
 
     def _all(self, whose: str) -> tuple[int, bytes]:
         if self.worker is None:
-            return 200, b""
+            return metrics_page(self._before)() if whose == "public" else (200, b"")
         return metrics_page(getattr(self.worker, whose).series)()
 
 
@@ -177,9 +179,16 @@ def admitted(
     engine, servers = config.engine, list[HTTPServer]()
 
     def waiting() -> None:
-        if engine.public_port and not servers:
-            with contextlib.suppress(EngineError):  # taken: reported when the worker serves its own
-                servers.append(serve_public(engine, probes.pages()))
+        if servers:
+            return
+        metrics = probes.metrics()
+        with contextlib.suppress(EngineError):  # taken: reported when the worker serves its own
+            if engine.public_port:
+                pages = {"/metrics": metrics["/metrics"], **probes.pages()}
+                servers.append(serve_public(engine, pages))
+            if engine.operator_port:
+                pages = {"/internal/metrics": metrics["/internal/metrics"]}
+                servers.append(serve_operator(engine, pages))
 
     def read() -> Config:
         assert whole is not None

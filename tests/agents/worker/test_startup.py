@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -145,22 +145,36 @@ def test_probes_live_and_are_not_ready_before_there_is_a_worker():
     assert {path: code for path, (code, _) in answers.items()} == {"/live": 200, "/ready": 503}
 
 
+def free_ports(number: int) -> list[int]:
+    with ExitStack() as held:
+        found = [held.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
+                 for _ in range(number)]  # fmt: skip
+        return [one.getsockname()[1] for one in found]
+
+
 def test_probes_are_served_while_tables_of_topics_are_read(monkeypatch: pytest.MonkeyPatch):
-    with closing(socket.create_server(("127.0.0.1", 0))) as held:
-        port = held.getsockname()[1]
+    """So are metrics: a scrape that failed would mean that the worker is down."""
+    port, inner = free_ports(2)
     path = Path(__file__).parents[3] / "topics" / "config" / "template.toml"
-    config = load(path, environ={}, flags={"engine.public_port": str(port)})
+    ports = {"engine.public_port": str(port), "engine.operator_port": str(inner)}
+    config = load(path, environ={}, flags=ports)
 
     def whole() -> Config:
         with urlopen(f"http://127.0.0.1:{port}/live", timeout=20) as answer:
             assert answer.status == 200
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            said = answer.read().decode().splitlines()
+            assert [one for one in said if not one.startswith("#")] == ["hush_ready 0.0"]
+        with urlopen(f"http://127.0.0.1:{inner}/internal/metrics", timeout=20) as answer:
+            assert (answer.status, answer.read()) == (200, b"")
         return load(path, environ={}, flags={"kafka.bootstrap": "read:1"})
 
     monkeypatch.setattr(startup, "prepare", lambda *_, whole, **__: whole())
     made: Any = startup.admitted(config, "", Probes(), whole)
     assert (made.kafka.bootstrap, made.engine) == ("read:1", config.engine)
-    with pytest.raises(URLError):
-        urlopen(f"http://127.0.0.1:{port}/live", timeout=20)
+    for served in (f"{port}/live", f"{inner}/internal/metrics"):
+        with pytest.raises(URLError):
+            urlopen(f"http://127.0.0.1:{served}", timeout=20)
 
 
 def test_a_process_that_cannot_stop_ends_with_4():
