@@ -56,7 +56,11 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "agents/worker/shards/test_damage.py::"
         "test_a_disk_that_damages_one_table_after_the_other_is_given_up",
     ),
-    "the disk of `data_dir` is full": ("integration/test_gone.py::test_a_full_disk_is_named",),
+    "the disk of `data_dir` is full": (
+        "integration/test_gone.py::test_a_full_disk_is_named",
+        "agents/worker/test_upkeep.py::"
+        "test_a_folder_that_was_deleted_ends_its_worker_with_advice",
+    ),
     "an internal or raw topic": (
         "integration/test_gone.py::test_a_topic_that_is_deleted_stops_the_worker_within_seconds",
         "integration/test_gone.py::test_partitions_that_are_added_stop_it_with_what_to_do",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from aiokafka.structs import TopicPartition as TP
 from prometheus_client import Gauge
@@ -46,6 +46,39 @@ class ClockTrim:
         await self._trimmer.round(due, self._follower.check)
 
 
+class DiskRoom:
+    """The free space of the disk that a worker's folder lies on; measured when this is made.
+
+    Args:
+        folder: the worker's folder.
+        gauge: reports the space to the operator; at 0, an alert would see it vanish.
+    """
+
+    def __init__(self, folder: Path, gauge: Gauge) -> None:
+        self._folder, self._gauge = folder, gauge
+        self._there = folder.exists()
+        self.measure()
+
+    def measure(self) -> None:
+        """Report the free space; if it cannot be read, the last figure stays.
+
+        Raises:
+            EngineError: the folder was there, and is gone.
+        """
+        try:
+            self._gauge.set(shutil.disk_usage(self._folder).free)
+            self._there = True
+        except FileNotFoundError:
+            if self._there:
+                raise EngineError(
+                    f"the folder {self._folder} was deleted while its worker runs: restart the "
+                    "worker, which restores its tables from their changelogs, and see that nothing "
+                    "else deletes what lies in engine.data_dir"
+                ) from None
+        except OSError:
+            pass
+
+
 class Upkeep:
     """Periodic work of one worker.
 
@@ -78,8 +111,7 @@ class Upkeep:
         self._opening = opening
         self.progress = Progress("the event loop")
         self._losses = losses
-        self._room = room
-        self._data_dir = setup.data_dir
+        self._room = DiskRoom(setup.data_dir, room)
         self.inflow = Inflow(
             lambda tp: clock.reached(*tp), follower.ends, lambda: follower.progress.away
         )
@@ -139,7 +171,10 @@ class Upkeep:
             if now - measured > MEASURE_SECONDS:
                 measured = now
                 await asyncio.gather(*(s.measure() for s in self._shards.values()))
-                self.measure_room()
+                try:
+                    self._room.measure()
+                except EngineError as gone:
+                    fail(gone)
                 if self._losses is not None:
                     self._losses.look()
                 self.forget_feedback()
@@ -148,11 +183,6 @@ class Upkeep:
                 await self._trim()
             if (error := crash()) is not None:
                 fail(error)
-
-    def measure_room(self) -> None:
-        """Report the free space of the disk; if it cannot be read, the last figure stays."""
-        with contextlib.suppress(OSError):
-            self._room.set(shutil.disk_usage(self._data_dir).free)
 
     def _fetching(self) -> dict[TP, int]:
         """The next offset of each partition that should be fetched."""

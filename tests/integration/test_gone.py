@@ -109,6 +109,19 @@ def test_a_full_disk_is_named(empty_broker: Broker, tmp_path):
         assert replay(run.config()).agrees
 
 
+@pytest.mark.thorough
+def test_a_folder_that_is_deleted_is_missed(empty_broker: Broker, tmp_path):
+    with local(tmp_path, empty_broker.bootstrap, TOML, {"events": 1}) as run:
+        run.start("w")
+        run.wait_ready(["w"])
+        shutil.rmtree(run.data("w"))
+        assert "restart the worker" in ended(run, "was deleted while its worker runs")
+        run.start("w")
+        run.trigger(ORIGIN + DAY // 2)
+        run.wait_released(run.wait_triggers(1))
+        assert run.stop("w") == 0
+
+
 # A slow machine writes more files, and a start does not read all of them, so each one is harmed.
 
 
