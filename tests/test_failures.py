@@ -58,8 +58,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     ),
     "the disk of `data_dir` is full": (
         "integration/test_gone.py::test_a_full_disk_is_named",
-        "agents/worker/test_upkeep.py::"
-        "test_a_folder_that_was_deleted_ends_its_worker_with_advice",
+        "agents/worker/test_upkeep.py::test_a_folder_that_was_deleted_ends_its_worker_with_advice",
     ),
     "an internal or raw topic": (
         "integration/test_gone.py::test_a_topic_that_is_deleted_stops_the_worker_within_seconds",

@@ -115,6 +115,7 @@ class Beginning:
         A deployment of an earlier format is moved to this version's; older versions then refuse it.
 
         Raises:
+            ConfigError: an end differs from the ledger's.
             EngineError: an input is missing, or what was declared before has changed.
             LedgerError: the ledger is broken, lost, or belongs to another key; or a pipeline would
                 be retired before an epoch that has begun.
@@ -130,7 +131,7 @@ class Beginning:
         """Check all that `begin` needs without writing; the ledger of a new deployment is empty.
 
         Raises:
-            EngineError: as `begin`.
+            ConfigError, EngineError: as `begin`.
         """
         cluster, deployment = self.cluster, self.deployment
         raw = cluster.topics(source.topic for source in deployment.inputs)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...errors import EngineError, LedgerError
+from ...errors import ConfigError, EngineError, LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.toml.values import format_instant
 from ...topics.names import Names, Seat
@@ -46,7 +46,8 @@ def verify(cluster: Cluster, deployment: Deployment, ledger: Ledger) -> Names:
     """Check that ledger, configuration and topics match; return the names, or fail closed.
 
     Raises:
-        EngineError: something does not fit; the message says what to do.
+        ConfigError: an end differs from the ledger's.
+        EngineError: something else does not fit; the message says what to do.
     """
     undeclared = [p.name for p in deployment.pipelines if p.name not in ledger.pipelines]
     if undeclared:
@@ -83,7 +84,8 @@ def verify_declared(
         growing: raw topics whose added partitions will count.
 
     Raises:
-        EngineError: something does not fit; the message says what to do.
+        ConfigError: an end differs from the ledger's.
+        EngineError: something else does not fit; the message says what to do.
     """
     names = ledger.names(deployment.name)
     _verify_shared(deployment, ledger)
@@ -213,13 +215,16 @@ def _verify_own_key(declared: Mapping[str, Any], p: Pipeline) -> None:
 
 
 def _verify_end(ledger: Ledger, p: Pipeline) -> None:
-    """Check that the configured end is the one in the ledger, since an end never moves."""
+    """Check that the configured end is the one in the ledger, since an end never moves.
+
+    Only an edit of the configuration helps, so it is an error of that: no restart does.
+    """
     body = ledger.retired.get(p.name)
     if body is None or body["until"] == p.until:
         return
     held = format_instant(body["until"])
     here = "missing" if p.until is None else f'"{format_instant(p.until)}"'
-    raise EngineError(
+    raise ConfigError(
         f"pipeline {p.name!r}: until is {here} here, and the ledger retires it at {held}: an end "
         f'cannot be moved or taken back; write until = "{held}"'
     )

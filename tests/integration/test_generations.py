@@ -15,7 +15,7 @@ from hushstream.agents.deployment.compiling.lineage import generations
 from hushstream.agents.worker.admission import prepare
 from hushstream.cli.ledger import over_generations
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError
+from hushstream.errors import ConfigError, EngineError
 from hushstream.offline.replay import replay
 from hushstream.reading.client import read_releases
 from hushstream.reading.joint import joint
@@ -137,9 +137,9 @@ def test_a_pipeline_ends_at_a_boundary_and_another_one_goes_on(
             OLD.format(until=later) + new.format(origin="", topic=""),
         ):
             run.toml.write_text(head + text)
-            with pytest.raises(EngineError, match="cannot be moved or taken back"):
+            with pytest.raises(ConfigError, match="cannot be moved or taken back"):
                 prepare(run.config())
-            with pytest.raises(EngineError, match="cannot be moved or taken back"):
+            with pytest.raises(ConfigError, match="cannot be moved or taken back"):
                 run.begin()
         # The first generation may be removed from the file, and the second continues.
         origin = f', origin = "{format_instant(until)}"'

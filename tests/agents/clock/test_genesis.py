@@ -27,7 +27,7 @@ from hushstream.agents.kafka.offsets import PartitionOffsets
 from hushstream.agents.worker.admission import prepare
 from hushstream.cli.group import hush
 from hushstream.deploy.broker import Broker
-from hushstream.errors import EngineError, LedgerError
+from hushstream.errors import ConfigError, EngineError, LedgerError
 from hushstream.topics.config.access.secret import noise_key
 from hushstream.topics.names import ledger_topic
 
@@ -86,8 +86,8 @@ def test_a_pipeline_is_retired_by_the_ledger_and_its_end_is_never_moved(made):
     assert plan.ledger.retired[f"{made.name}-p"]["until"] == plan.deployment.pipelines[0].until
     for other in ("", ending(made, 3)):
         configured(other)
-        assert "cannot be moved or taken back" in made.refused()
-        with pytest.raises(EngineError, match="cannot be moved"):
+        assert "cannot be moved or taken back" in made.refused(ConfigError)
+        with pytest.raises(ConfigError, match="cannot be moved"):
             made.begin()
 
 

@@ -14,7 +14,7 @@ from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.clock.pinned import _verify_end, _verify_own_key, placement
 from hushstream.agents.deployment.cluster.topic_specs import layout
 from hushstream.agents.deployment.compile import compile_config
-from hushstream.errors import EngineError
+from hushstream.errors import ConfigError, EngineError
 from hushstream.formats.events.expressions.looked_up import PublicTable
 from hushstream.topics.config import change
 from hushstream.topics.config.load import Config, loads
@@ -192,7 +192,7 @@ def test_an_end_that_the_ledger_holds_is_configured_as_it_is():
         _verify_end(open_, replace(p, until=until))  # the end can still be written, once
     _verify_end(ended, replace(p, until=7 * DAY))
     for until, said in ((None, "until is missing"), (8 * DAY, 'until is "1970-01-09T')):
-        with pytest.raises(EngineError, match=f'{said}.*write until = "1970-01-08T00:00:00Z"'):
+        with pytest.raises(ConfigError, match=f'{said}.*write until = "1970-01-08T00:00:00Z"'):
             _verify_end(ended, replace(p, until=until))
 
 
