@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NoReturn
 
 import click
@@ -15,11 +17,17 @@ from rich.table import Table
 from rich.text import Text
 
 from ..agents.clock.genesis import read_ledger
+from ..agents.clock.ledger import Ledger
+from ..agents.clock.pinned import verify, verify_there
 from ..agents.deployment.compile import compile_config
+from ..agents.deployment.model import Pipeline
+from ..agents.kafka.cluster import Cluster
 from ..agents.worker.lines.screen import Screen
+from ..errors import ConfigError, EngineError, OutageError, RightError
 from ..reading.live.board import Board
 from ..reading.live.health import moment
 from ..reading.live.status import Aside, Status, Working, behind
+from ..topics.config.load import Config
 from .deployed import cluster_of
 from .options import Flags, config_options, emit, json_option, read_config, readable
 
@@ -49,7 +57,8 @@ def status(flags: Flags, as_json: bool, watch: bool, every: int) -> None:
     board.start()
 
     def now() -> Status:
-        return Status.of(cluster, board, deployment, names, config.engine)
+        misfit = _misfit(cluster, config, ledger)
+        return Status.of(cluster, board, deployment, names, config.engine, misfit)
 
     try:
         seen = now()
@@ -63,6 +72,30 @@ def status(flags: Flags, as_json: bool, watch: bool, every: int) -> None:
         board.end()
     if seen.wrong:
         sys.exit(WRONG)
+
+
+def _misfit(cluster: Cluster, config: Config, ledger: Ledger) -> str:
+    """Say why topics, or configuration, let no worker start; empty: they do, or may not be seen."""
+    numbers = {name: body["number"] for name, body in ledger.pipelines.items()}
+    known = {p.name for p in config.pipeline} <= set(numbers)
+    try:
+        partitions = {one.topic: cluster.partitions(one.topic, "READ") for one in config.input}
+        verify_there([t for t, number in partitions.items() if number], partitions, ledger)
+        made = compile_config(config, partitions, numbers if known else None, ledger.spread)
+        verify(cluster, made.each(partial(_with_declared_key, ledger)), ledger)
+    except RightError:
+        return ""
+    except OutageError:
+        raise
+    except (ConfigError, EngineError) as error:
+        return str(error)
+    return ""
+
+
+def _with_declared_key(ledger: Ledger, pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the key that the ledger names: operators need not have its file."""
+    declared = ledger.pipelines.get(pipeline.name, {})
+    return replace(pipeline, own_key=declared.get("key_fingerprint"))
 
 
 def _watched(seen: Status, now: Callable[[], Status], every: int) -> NoReturn:

@@ -177,11 +177,15 @@ class Status:
     inputs: dict[str, str]  # raw topic of each pipeline
     limits: dict[str, float | None]  # on ε of all epochs of each pipeline
     views: dict[str, str] = field(default_factory=dict)  # source of each view; not looked at
+    misfit: str = ""  # why topics or configuration let no worker start; empty: they do
 
     @classmethod
     def of(cls, cluster: Cluster, board: Board, deployment: Deployment, names: Names,
-           engine: Engine) -> Status:  # fmt: skip
+           engine: Engine, misfit: str = "") -> Status:  # fmt: skip
         """Collect it.
+
+        Args:
+            misfit: what the check of a start says; empty: nothing.
 
         Raises:
             OutageError: the cluster does not answer.
@@ -199,13 +203,14 @@ class Status:
             lost(group or (), engine), behind, told["pipelines"], set_aside, inputs,
             {p.name: None if p.limit_epsilon is None else float(p.limit_epsilon)
              for p in deployment.pipelines},
-            {view.name: view.source.name for view in deployment.views},
+            {view.name: view.source.name for view in deployment.views}, misfit,
         )  # fmt: skip
 
     @property
     def wrong(self) -> list[str]:
         """List what is wrong and what to do about it; empty: nothing."""
         found = [] if self.link["good"] else [str(self.link["words"])]
+        found += [f"No worker can start: {self.misfit}."] if self.misfit else []
         found += self._wrong_workers()
         for one in self.pipelines:
             found += _wrong_pipeline(one, self.aside.get(one["name"]), self.left(one))
@@ -235,7 +240,7 @@ class Status:
         if self.workers is None:
             return []
         if not self.workers:
-            return ["No worker runs: start one with `hush worker`."]
+            return [] if self.misfit else ["No worker runs: start one with `hush worker`."]
         return [
             f"Worker {one.name} on {one.host} is not ready: its log says what it waits for."
             for one in self.workers
