@@ -33,8 +33,10 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
     """
     config = read_config(flags)
     cluster = cluster_of(config, "administrator")
-    patience = 0.0 if dry_run else config.engine.session_timeout / 1e6
-    found = remains(cluster, config.deployment.name, patience, lambda text: say(text, err=True))
+    session = config.engine.session_timeout / 1e6
+    found = remains(
+        cluster, config.deployment.name, session, lambda text: say(text, err=True), not dry_run
+    )
     store = config.engine.snapshots
     if not as_json:
         _told(found)

@@ -39,15 +39,17 @@ class Remains(NamedTuple):
 def remains(
     cluster: Cluster,
     deployment: str,
-    patience: float = 0.0,
+    session: float = 0.0,
     told: Callable[[str], None] = lambda text: None,
+    wait: bool = True,
 ) -> Remains:
     """Find a deployment's topics, and check that no worker of it is running.
 
     Args:
         deployment: name of the deployment; topics of others, and raw topics, are never found.
-        patience: seconds to wait for Kafka to remove stopped workers from the group.
-        told: called once with a message if that wait begins.
+        session: seconds for which Kafka keeps a stopped worker in the group.
+        told: called once with a message if a wait for that begins.
+        wait: whether to wait for so long.
 
     Raises:
         EngineError: a worker is still in its group.
@@ -57,7 +59,7 @@ def remains(
     """
     ledger = read_ledger(cluster, deployment)
     names = ledger.names(deployment)
-    _wait(cluster, f"deployment {deployment!r}", names.group, patience, told)
+    _wait(cluster, f"deployment {deployment!r}", names.group, session, told, wait)
     last = ledger_topic(deployment)
     outer = sorted(topic for topic in owned(cluster, deployment) if topic != last)
     mine = (deployment, names.genesis)
@@ -66,16 +68,21 @@ def remains(
 
 
 def _wait(
-    cluster: Cluster, whose: str, group: str, patience: float, told: Callable[[str], None]
+    cluster: Cluster,
+    whose: str,
+    group: str,
+    session: float,
+    told: Callable[[str], None],
+    wait: bool,
 ) -> None:
     """Wait until a group is empty; Kafka keeps a named member for a session."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + (session if wait else 0.0)
     while workers := len(cluster.groups.members(group)):
         left = until - time.monotonic()
         text = f"{whose}: {workers} worker{'s' * (workers > 1)} in the group {group}"
-        stays = f"one that has ended stays in it for engine.session_timeout, {patience:g} s"
+        stays = f"one that has ended stays in it for engine.session_timeout, {session:g} s"
         if left <= 0:
-            raise EngineError(f"{text}: end them first; {stays}" + ", now over" * bool(patience))
+            raise EngineError(f"{text}: end them first; {stays}" + ", now over" * wait)
         told(f"{text}; {stays}: waiting for that long")
         told = _silent
         time.sleep(min(left, LOOK_SECONDS))

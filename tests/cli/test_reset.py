@@ -6,6 +6,7 @@ Covers: agents/clock/reset.py
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,9 +75,21 @@ def test_a_worker_that_has_ended_is_waited_for_and_one_that_runs_is_named(
     found = remains(_fake(monkeypatch, 2, 1, 0), "d", 60.0, told.append)
     assert found.charged == 2
     assert len(told) == 1 and "2 workers in the group" in told[0] and "60 s: waiting" in told[0]
-    for patience, said in ((0.0, "0 s"), (0.05, "0.05 s, now over")):
+    for wait, said in ((False, "0.05 s$"), (True, "0.05 s, now over$")):
         with pytest.raises(EngineError, match=f"1 worker in the group .*: end them first.*{said}"):
-            remains(_fake(monkeypatch, 1), "d", patience)
+            remains(_fake(monkeypatch, 1), "d", 0.05, wait=wait)
+
+
+def test_a_dry_run_does_not_wait_and_says_how_long_a_worker_may_stay(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = _fake(monkeypatch, 1)
+    monkeypatch.setattr(command, "cluster_of", lambda config, role: cluster)
+    (folder / "hush.toml").write_text(f'{CONFIG}[engine]\nsession_timeout = "600s"\n')
+    begun = time.monotonic()
+    code, _, err = typed("reset", "--dry-run")
+    assert code == 4 and "stays in it for engine.session_timeout, 600 s" in err
+    assert time.monotonic() - begun < 300
 
 
 def test_charges_are_forgotten_by_name_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
