@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +33,8 @@ class Terms:
     config: Mapping[str, Any]  # its charged settings
     until: int | None = None  # its end, microseconds since 1970; None: it has none
     free: Mapping[str, Any] | None = None  # further settings by path, which may change at once
+    # public name of a noise key of its own, by the setting that gives it
+    keys: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, p: Pipeline) -> Terms:
@@ -106,6 +108,7 @@ def _one(
         if path != "window.origin"
     ]
     lines += list(_free(first, terms, f"from {begin} on"))
+    lines += list(_keys(first, terms, f"from {begin} on"))
     return Difference(terms.name, first.name, tuple(lines), tuple(_handed_over(first, terms)))
 
 
@@ -116,6 +119,7 @@ def _same(old: Terms, new: Terms, now: int) -> Difference:
         for path, a, b in charged
     ]
     lines += list(_free(old, new, "at once"))
+    lines += list(_keys(old, new, "never under this name"))
     words = [_proposed(old, now)] if charged else []
     if old.until != new.until:
         lines.append(
@@ -149,6 +153,13 @@ def _free(old: Terms, new: Terms, holds: str) -> Iterator[ChangedSetting]:
         a, b = old.free.get(path), new.free.get(path)
         if a != b:
             yield ChangedSetting(path, _shown(path, a), _shown(path, b), holds)
+
+
+def _keys(old: Terms, new: Terms, holds: str) -> Iterator[ChangedSetting]:
+    for path in sorted({*old.keys, *new.keys}):
+        a, b = old.keys.get(path, "none"), new.keys.get(path, "none")
+        if a != b:
+            yield ChangedSetting(path, a, b, holds)
 
 
 def changes(
@@ -263,9 +274,9 @@ def beside(old: Config, new: Config) -> list[ChangedSetting]:
         found += _beside(path, path, getattr(old.engine, name), getattr(new.engine, name))
     before = {one.name: one for one in old.input}
     for source in (one for one in new.input if one.name in before):
-        for field in fields(source):
-            values = getattr(before[source.name], field.name), getattr(source, field.name)
-            found += _beside(f"input.{source.name}.{field.name}", f"input.{field.name}", *values)
+        for one in fields(source):
+            values = getattr(before[source.name], one.name), getattr(source, one.name)
+            found += _beside(f"input.{source.name}.{one.name}", f"input.{one.name}", *values)
     return found
 
 

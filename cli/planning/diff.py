@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ from ...agents.deployment.compile import compile_config
 from ...agents.deployment.difference import ChangedSetting, Difference, Terms, beside, differences
 from ...agents.worker.lines.screen import Screen, say
 from ...errors import ConfigError
+from ...mechanisms.noise import fingerprint
+from ...topics.config.access.secret import read_key
 from ...topics.config.load import Config, load
 from ..deployed import ledger_of
 from ..options import emit, kept_tables, readable
@@ -26,7 +30,7 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
         ConfigError: the old configuration is missing or not valid.
         LedgerError: there is no ledger, or it is broken.
     """
-    new = [Terms.of(p) for p in compile_config(config).pipelines]
+    new = _terms(config)
     more: list[ChangedSetting] = []
     if before == LEDGER:
         old = _declared(config)
@@ -38,7 +42,7 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
             )
         other = load(before)
         other = load(before, tables=kept_tables(other)) if other.lookup else other
-        old = [Terms.of(p) for p in compile_config(other).pipelines]
+        old = _terms(other)
         more = beside(other, config)
     found = differences(old, new, int(time.time() * 1e6))
     if as_json:
@@ -60,10 +64,39 @@ def show_difference(config: Config, before: str, as_json: bool) -> None:
         say("nothing differs that is charged, declared or shown")
 
 
+def _terms(config: Config) -> list[Terms]:
+    keys = {p.name: p.noise_key_file for p in config.pipeline}
+    found = []
+    for p in compile_config(config).pipelines:
+        named = {} if p.own_key is None else {"forget_keys": p.own_key}
+        if (file := keys[p.name]) is not None:
+            named["noise_key_file"] = _named(file)
+        found.append(replace(Terms.of(p), keys=named))
+    return found
+
+
+def _named(file: str) -> str:
+    """Name a noise key in public: by its fingerprint, or by its file where that cannot be read."""
+    try:
+        return fingerprint(read_key(Path(file)))
+    except ConfigError:
+        return f"not readable here: {file}"
+
+
 def _declared(config: Config) -> list[Terms]:
     ledger = ledger_of(config)
     ends = {name: int(body["until"]) for name, body in ledger.retired.items()}
-    return [Terms(name, body["config"], ends.get(name)) for name, body in ledger.pipelines.items()]
+    return [
+        Terms(name, body["config"], ends.get(name), keys=_pinned(config, body))
+        for name, body in ledger.pipelines.items()
+    ]
+
+
+def _pinned(config: Config, body: Mapping[str, Any]) -> dict[str, str]:
+    """The key that the ledger names for a pipeline, by the setting that has given it."""
+    if (name := body.get("key_fingerprint")) is None:
+        return {}
+    return {"forget_keys" if name == config.secret.ratchet else "noise_key_file": name}
 
 
 def _table(lines: list[ChangedSetting] | tuple[ChangedSetting, ...]) -> Table:
