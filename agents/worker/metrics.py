@@ -194,7 +194,8 @@ class OperatorMetrics:
         self.snapshot_failures = Counter(
             "hush_snapshot_failures", "Uploads that failed, and snapshots refused.", **given
         )
-        self.lag = Gauge("hush_lag_records", "Fetched and not applied.", ["store"], **given)
+        said = "Fetched and not applied; `store` is the topic and partition that a shard reads."
+        self.lag = Gauge("hush_lag_records", said, ["store"], **given)
         self.watermark = Gauge(
             "hush_watermark_timestamp_seconds",
             "Last beat used.",

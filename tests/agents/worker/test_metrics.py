@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ...support import deployment, trigger
+from ...tree import ROOT
 
 P = replace(deployment().pipelines[0], limit_epsilon=Fraction(80), limit_delta=Fraction(1, 100))
 ONE = charge_of(P.epsilon, P.delta, P.mechanism.cost())
@@ -164,3 +165,17 @@ def test_noise_is_told_of_windows_of_every_kind(windows: dict[str, Any]):
     metrics.declare(replace(P, mechanism=mechanism))
     read = metrics.series.get_sample_value
     assert read("hush_noise_stddev", {"pipeline": "p", "level": "count"}) > 0
+
+
+def test_the_page_for_operators_lists_every_metric():
+    page = (ROOT / "docs" / "operations.md").read_text()
+    both = (PublicMetrics().series, OperatorMetrics().series)
+    names = {family.name for series in both for family in series.collect()}
+    names = {name for name in names if not name.startswith("process_")}
+    assert len(names) > 20
+    assert [n for n in sorted(names) if f"`{n}`" not in page and f"`{n}_total`" not in page] == []
+
+
+def test_the_lag_says_what_its_label_names():
+    help_ = {one.name: one.documentation for one in OperatorMetrics().series.collect()}
+    assert "`store` is the topic and partition" in help_["hush_lag_records"]
