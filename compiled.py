@@ -42,6 +42,7 @@ STRIKE = "hush-not-warmed"  # a process did not get through, and none has since
 _SEAL = 32
 _marks: set[Path] = set()
 _told: set[str] = set()
+_saved: list[str] = []  # loops that this process has compiled
 
 
 def compiled(function: F) -> F:
@@ -86,6 +87,7 @@ def _sealed() -> Any:
         def save(self, key: Any, data: Any) -> None:
             self._key = key
             super().save(key, data)
+            _saved.append(self._index_name)
 
         def load(self, key: Any) -> Any:
             self._key = key
@@ -115,6 +117,11 @@ def _sealed() -> Any:
                 file.write(content + _digest(self._purpose(filepath), content))
 
     return Sealed
+
+
+def saved() -> int:
+    """Count what this process has compiled and kept, and not found in the cache."""
+    return len(_saved)
 
 
 def fits(path: str, purpose: Any) -> bool:

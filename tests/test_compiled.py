@@ -107,6 +107,32 @@ def test_code_of_another_signature_or_source_is_not_run(run, tmp_path: Path):
     assert run()[:2] == (changed, "1") and index.exists()
 
 
+SLOW = """
+import logging, sys
+logging.basicConfig(level=logging.INFO)
+from pathlib import Path
+import numpy as np
+from hushstream.agents.worker import startup
+
+def load(deployment):
+    import loops
+    print(loops.added(np.arange(10), 3), loops.added(np.arange(10.0), 3))
+
+startup.SLOW_SECONDS = -1.0
+startup._load = load
+startup.warm(None, Path("."))
+print(0)
+"""
+
+
+def test_a_start_that_is_slow_to_load_does_not_say_that_it_has_compiled(run, tmp_path: Path):
+    compiled_, loaded = "compiled the loops of this version in ", "loaded compiled loops in "
+    answers, _, said = run(SLOW)
+    assert answers == RIGHT and compiled_ in said and loaded not in said
+    answers, _, said = run(SLOW)
+    assert answers == RIGHT and loaded in said and compiled_ not in said
+
+
 def test_files_that_others_may_write_are_not_run(run, tmp_path: Path):
     run()
     files(tmp_path / "cache")[0].chmod(0o666)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import compiled
-from ...compiled import marked, unmark
+from ...compiled import marked, saved, unmark
 from ...errors import EngineError
 from ...formats.events.columns import LEAST
 from ...formats.events.raw import RawRecord
@@ -279,7 +279,9 @@ async def warmed(deployment: Deployment, data_dir: Path) -> None:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, _leave_early)
-    saying = loop.call_later(SLOW_SECONDS, log.info, "compiling the loops of this version, once")
+    saying = loop.call_later(
+        SLOW_SECONDS, log.info, "compiling the loops of this version, or loading them"
+    )
     try:
         await asyncio.to_thread(warm, deployment, data_dir)
     finally:
@@ -298,11 +300,12 @@ def warm(deployment: Deployment, data_dir: Path) -> None:
     Args:
         data_dir: the worker's folder, for the cache if the package's own folder is read-only.
     """
-    begun = time.monotonic()
+    begun, before = time.monotonic(), saved()
     with marked(*cache_folders(data_dir)):
         _load(deployment)
     if (took := time.monotonic() - begun) > SLOW_SECONDS:
-        log.info("compiled the loops of this version in %.0f s; the next start finds them", took)
+        said = "compiled the loops of this version in %.0f s; the next start finds them"
+        log.info(said if saved() > before else "loaded compiled loops in %.0f s", took)
 
 
 def cache_folders(data_dir: Path) -> tuple[Path, list[Path]]:
