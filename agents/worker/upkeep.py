@@ -154,7 +154,7 @@ class Upkeep:
             await asyncio.sleep(TOPICS_SECONDS)
             try:
                 await asyncio.to_thread(self._topics.look)
-            except EngineError as error:
+            except HushError as error:
                 fail(error)
 
     async def _look_after(
