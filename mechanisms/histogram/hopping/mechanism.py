@@ -33,8 +33,9 @@ and for epochs together the sum of what each costs. With public keys there is no
 *A unit that reacts.* This holds for records of the unit that do not depend on releases; those of
 others may. Windows share noise, so whoever knows others' records knows the noise of their keys from
 earlier windows. A unit may wait until others' records have left a window, and then choose, of N
-such keys, that with the highest noise. It decides with probability at most (N + 1)·δ: in a key that
-others have touched only if W ≥ K - m at one of the N keys, and in all others as in `key_selection`.
+such keys, that with the highest noise. It decides with probability at most (N + 1)·δ: in keys that
+others have touched only if W ≥ K - m at one of the N; and in all others at most δ, because until
+one of these appears, what the unit sends there cannot depend on their noise.
 """
 
 from __future__ import annotations
