@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RewoundError,
         RightError,
         SnapshotError,
+        TrimmedError,
     )
     from .mechanisms.contract import Mechanism, Noise, Setting
     from .mechanisms.entry import Entry
@@ -66,6 +67,7 @@ _WHERE = {
     "Setting": ".mechanisms.contract",
     "SnapshotError": ".errors",
     "Survey": ".client",
+    "TrimmedError": ".errors",
     "cells_of": ".reading.maps",
     "compile_config": ".agents.deployment.compile",
     "follow_releases": ".reading.client",
@@ -106,6 +108,7 @@ __all__ = [
     "Setting",
     "SnapshotError",
     "Survey",
+    "TrimmedError",
     "cells_of",
     "compile_config",
     "follow_releases",

@@ -13,6 +13,7 @@
      │    ├── OutageError     the cluster, or one partition, does not answer (agents)
      │    ├── RightError      the cluster refuses a right; names operation and resource (agents)
      │    ├── RewoundError    logs are behind what is known to have been in them (agents)
+     │    ├── TrimmedError    a log no longer holds the position that is wanted (agents)
      │    ├── DamagedError    a local table cannot be read; its changelog has it (agents)
      │    └── SnapshotError   a snapshot of a table cannot be written or used; likewise (agents)
      └── BrokerError          the local broker cannot be fetched, started or stopped (deploy)

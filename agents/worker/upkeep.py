@@ -69,7 +69,7 @@ class DiskRoom:
             self._gauge.set(shutil.disk_usage(self._folder).free)
             self._there = True
         except FileNotFoundError:
-            if self._there:
+            if self._there and not self._folder.exists():
                 raise EngineError(
                     f"the folder {self._folder} was deleted while its worker runs: restart the "
                     "worker, which restores its tables from their changelogs, and see that nothing "

@@ -111,14 +111,14 @@ class Shard:
             self._task = self._tasks.start(f"shard {self._name}", self._run())
 
     async def _reacquire(self) -> None:
-        patience, stays = (
-            self._shared.kafka.outage_timeout,
-            lambda: not self._leaving,
-        )
-        self.progress.moved()
-        opened = await through_outages(self.progress, self._acquire, self._let_go, patience, stays)
+        progress, patience = self.progress, self._shared.kafka.outage_timeout
+        progress.moved()
+        opened = await through_outages(progress, self._acquire, self._let_go, patience, self._stays)
         self._closing |= not opened  # another worker opens it, or has done so
         self.wake()
+
+    def _stays(self) -> bool:
+        return not (self._closing or self._leaving)
 
     async def _acquire(self) -> None:
         await self._producers.start(self._answered)
