@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from hushstream.agents.stages.step import LogFrame
 from hushstream.agents.state.layout import after, sessions_of
 from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
+from hushstream.formats.events.expressions.conditions import NumberIn, TextIn
+from hushstream.formats.events.fields import NumericField
 from hushstream.mechanisms.keys import Keys
 from hushstream.topics.frames import (
     Barrier,
@@ -248,6 +252,22 @@ def test_no_session_is_closed_for_a_trigger_that_counts_partitions_unknown_here(
     frames = [LogFrame(1, encode_barrier(Barrier(0, wide, np.zeros(0, np.int64))))]
     with pytest.raises(EngineError, match="start it again"):
         run.stage.step(run.store, run.marker, frames, 2)
+
+
+def test_a_condition_on_a_text_finds_none_in_what_counts_events() -> None:
+    """A value has one type: two conditions of different types exclude each other."""
+    pipeline = made().pipelines[0]
+    assert pipeline.sessions is not None
+    text = TextIn("session_events", ("x",), denied=True)
+    number = NumberIn("session_events", (Fraction(3),))
+    counted = [
+        NumericField(None, Fraction(0), Fraction(1), Fraction(1), where) for where in (text, number)
+    ]
+    fields = replace(pipeline.sessions.fields, columns=tuple(counted))
+    pipeline = replace(pipeline, sessions=replace(pipeline.sessions, fields=fields))
+    one = np.array([ORIGIN], np.int64)
+    value, _ = sessions.values_of(pipeline, one, one, np.array([3], np.int64))
+    assert value.tolist() == [[0, 1]]
 
 
 def test_sessions_of_a_refused_epoch_are_forgotten() -> None:
