@@ -56,7 +56,7 @@ class DiskRoom:
 
     def __init__(self, folder: Path, gauge: Gauge) -> None:
         self._folder, self._gauge = folder, gauge
-        self._there = folder.exists()
+        self._there = folder.is_dir()
         self.measure()
 
     def measure(self) -> None:
@@ -69,7 +69,7 @@ class DiskRoom:
             self._gauge.set(shutil.disk_usage(self._folder).free)
             self._there = True
         except FileNotFoundError:
-            if self._there and not self._folder.exists():
+            if self._there and not self._folder.is_dir():
                 raise EngineError(
                     f"the folder {self._folder} was deleted while its worker runs: restart the "
                     "worker, which restores its tables from their changelogs, and see that nothing "

@@ -24,6 +24,10 @@ class Folder(PurePosixPath):
         """Whether this folder has a table."""
         return any(self._below())
 
+    def is_dir(self) -> bool:
+        """Whether it exists: always, even without a table."""
+        return True
+
     def unlink(self, missing_ok: bool = False) -> None:
         """Do nothing: files beside a table are not kept."""
 
