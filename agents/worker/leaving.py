@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition as TP
 from confluent_kafka import KafkaException
+from faust.exceptions import FaustError
 
 from ...errors import HushError
 from ..kafka.transport import Consumer
@@ -87,7 +88,7 @@ async def come_back(
 
 async def tell_positions(consumer: Consumer) -> None:
     """Commit the shards' positions to the group, whose monitors would see a backlog otherwise."""
-    with suppress(TimeoutError, KafkaError):
+    with suppress(TimeoutError, KafkaError, FaustError):
         async with asyncio.timeout(GROUP_SECONDS):
             await consumer.commit()
 

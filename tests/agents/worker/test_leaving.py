@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
+from faust.exceptions import ConsumerNotStarted
 from faust.types import TP
 from hushstream.agents.worker import leaving
 from hushstream.agents.worker.leaving import (
@@ -58,7 +59,7 @@ def run(group: Any, served: dict[str, Leaver], others: bool | Exception = True) 
     asyncio.run(hand_over(group, asked, lambda: served))
 
 
-@pytest.mark.parametrize("error", [None, KafkaConnectionError()])
+@pytest.mark.parametrize("error", [None, KafkaConnectionError(), ConsumerNotStarted()])
 def test_positions_are_told_if_the_group_answers(error: Exception | None) -> None:
     seen: list[str] = []
 
