@@ -9,7 +9,6 @@ import msgspec
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError
-from pyiceberg.types import StringType
 
 from ...errors import ConfigError, EngineError
 from .feed import SinkBatch, SinkPosition
@@ -48,10 +47,7 @@ class Iceberg:
             (self._namespace, layout.table), layout.schema
         )
         found = _plain(table.schema().as_arrow())
-        if layout.whole_key is not None and found.equals(layout.earlier):
-            with table.update_schema() as schema:
-                schema.add_column(layout.whole_key, StringType())
-        elif not found.equals(layout.schema):
+        if not found.equals(layout.schema):
             raise ConfigError(f"table {layout.table!r} has other columns: name another --table")
         if table.properties.get(RETRIES) != "0":
             with table.transaction() as change:

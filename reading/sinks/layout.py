@@ -91,11 +91,6 @@ class SinkLayout:
         """The first table's columns as Arrow names them."""
         return pa.schema({name: ARROW[kind] for name, kind in self.columns.items()})
 
-    @property
-    def earlier(self) -> Any:
-        """The columns of a table that was made before there was a `whole_key`."""
-        return pa.schema([one for one in self.schema if one.name != self.whole_key])
-
     def rows(self, releases: Sequence[Released]) -> Any:
         """Make an Arrow table of all rows of complete releases, in the releases' order.
 

@@ -52,7 +52,7 @@ class Parquet:
             number += 1
             with parquet.ParquetFile(path) as file:
                 note = _note(file, path)
-                if not any(map(file.schema_arrow.equals, (layout.schema, layout.earlier))):
+                if not file.schema_arrow.equals(layout.schema):
                     raise ConfigError(f"{path} has other columns: name another --table")
                 newest.take(file.read(), note.releases)
             position = note.position
@@ -109,9 +109,9 @@ class NewestRows:
 
     def __init__(self, layout: SinkLayout) -> None:
         self._layout = layout
-        self._keys = ["window_start", *(column for column, _ in layout.keys.values())]
+        keys = [column for column, _ in layout.keys.values()]
+        self._keys = ["window_start", *keys, *filter(None, [layout.whole_key])]
         self._last: dict[int, int] = {}  # the last trigger of each window
-        self._looks: dict[tuple[Any, ...], int] = {}  # the last trigger of what looks alike
         self._rows: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
     def take(self, rows: Any, releases: list[tuple[int, int]]) -> None:
@@ -119,9 +119,7 @@ class NewestRows:
         for window, trigger in releases:
             self._last[window] = max(trigger, self._last.get(window, 0))
         for row in rows.to_pylist():
-            looks = tuple(row[name] for name in self._keys)
-            self._looks[looks] = max(row["trigger"], self._looks.get(looks, 0))
-            key = (*looks, row.get(self._layout.whole_key))
+            key = tuple(row[name] for name in self._keys)
             if key not in self._rows or self._rows[key]["trigger"] <= row["trigger"]:
                 self._rows[key] = row
 
@@ -133,10 +131,4 @@ class NewestRows:
                 for key, row in self._rows.items()
                 if row["trigger"] == self._last[_micros(row["window_start"])]
             }
-        # An old row without a whole key is gone once a later one looks like it.
-        found = [
-            row
-            for (*looks, whole), row in self._rows.items()
-            if whole is not None or row["trigger"] == self._looks[tuple(looks)]
-        ]
-        return pa.Table.from_pylist(found, self._layout.schema)
+        return pa.Table.from_pylist(list(self._rows.values()), self._layout.schema)

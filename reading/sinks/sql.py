@@ -157,7 +157,7 @@ def newest(layout: SinkLayout) -> str:
     """Write the statement that makes the view of the newest row of each window and key.
 
     If each release replaces its predecessor, a key that the last one lacks is gone, even if the
-    last one has no rows. An old row without a `whole_key` is gone once a later one looks like it.
+    last one has no rows.
     """
     table, view = quoted(layout.table), quoted(f"{layout.table}_newest")
     listed = ", ".join(f"r.{quoted(name)}" for name in layout.columns)
@@ -173,18 +173,13 @@ def newest(layout: SinkLayout) -> str:
     keys = [
         name for name in layout.columns if name in {column for column, _ in layout.keys.values()}
     ]
-    looks = ", ".join(["window_start", *map(quoted, keys)])
-    whole = looks if layout.whole_key is None else f"{looks}, {quoted(layout.whole_key)}"
+    row = ", ".join(map(quoted, ["window_start", *keys, *filter(None, [layout.whole_key])]))
     ranked = (
-        f'SELECT *, row_number() OVER (PARTITION BY {whole} ORDER BY "trigger" DESC) '
-        f'AS hush_place, max("trigger") OVER (PARTITION BY {looks}) AS hush_last FROM {table}'
+        f'SELECT *, row_number() OVER (PARTITION BY {row} ORDER BY "trigger" DESC) '
+        f"AS hush_place FROM {table}"
     )
-    also = '"trigger" = hush_last'
-    if layout.whole_key is not None:
-        also = f"({quoted(layout.whole_key)} IS NOT NULL OR {also})"
     return (
-        f"CREATE OR REPLACE VIEW {view} AS SELECT {listed} FROM ({ranked}) r "
-        f"WHERE hush_place = 1 AND {also}"
+        f"CREATE OR REPLACE VIEW {view} AS SELECT {listed} FROM ({ranked}) r WHERE hush_place = 1"
     )
 
 
