@@ -154,7 +154,7 @@ async def reached(
     """Ask for ends of partitions, until none lies below a position that was read before.
 
     A new leader may briefly report an older end, so the question is repeated for up to
-    `SETTLE_SECONDS`.
+    `SETTLE_SECONDS`. What counts is when it was asked: a suspended process finds an old answer.
 
     Args:
         known: position reached in each partition; 0 if nothing was read.
@@ -164,6 +164,7 @@ async def reached(
     """
     until = 0.0
     while True:
+        asked = time.monotonic()
         ends: dict[TopicPartition, int] = await client.end_offsets(list(known))
         # Counted from the first answer, which may wait behind a fetch that the broker holds.
         until = until or time.monotonic() + SETTLE_SECONDS
@@ -171,7 +172,7 @@ async def reached(
                   if ends[tp] < position]  # fmt: skip
         if not behind:
             return ends
-        if time.monotonic() > until:
+        if asked > until:
             # Never log the offset: in a raw topic it is an exact count.
             places = ", ".join(sorted(behind))
             raise RewoundError(f"{places} ends before what this worker has read of it")

@@ -23,7 +23,7 @@ from aiokafka.structs import TopicPartition
 from hushstream.agents.kafka.clients import stop_quietly
 from hushstream.agents.kafka.patience import asked_to_end, through_outages
 from hushstream.agents.kafka.progress import Progress
-from hushstream.errors import EngineError
+from hushstream.errors import EngineError, RewoundError
 from hushstream.topics.config.model import Kafka
 
 
@@ -285,3 +285,29 @@ def test_brokers_that_keep_an_epoch_are_warned_of_once(monkeypatch, caplog):
 def test_a_producer_that_was_given_up_is_an_outage():
     """A sender gets this error and must reopen, as after any other outage."""
     assert issubclass(IllegalOperation, patience.OUTAGES)
+
+
+def test_an_answer_from_before_a_pause_does_not_show_a_rewound_log(monkeypatch):
+    place, asked, clock = TopicPartition("log", 0), [], SimpleNamespace(now=100.0)
+
+    class Ends:
+        """The second answer waits while the process is suspended."""
+
+        def __init__(self, *ends: int) -> None:
+            self._ends = iter(ends)
+
+        async def end_offsets(self, places):
+            asked.append(clock.now)
+            clock.now += 9.0 if len(asked) == 2 else 0.1
+            return {place: next(self._ends)}
+
+    async def wait(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(clients.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(clients.asyncio, "sleep", wait)
+    assert asyncio.run(clients.reached(Ends(4, 4, 7), {place: 7})) == {place: 7}
+    asked.clear()
+    with pytest.raises(RewoundError, match="log-0 ends before"):
+        asyncio.run(clients.reached(Ends(4, 4, 4, 4), {place: 7}))
+    assert len(asked) == 3
