@@ -44,13 +44,20 @@ SECURED = {
     "noiseKey": {"existingSecret": "hush-noise-key", "key": "k", "external": {"enabled": True}},
     "signingKey": {"existingSecret": "hush-signing", "key": "s", "external": {"enabled": True}},
     "ratchet": {"enabled": True},
-    "topics": {"sasl": {"username": "hush-admin", "existingSecret": "hush-admin"}},
+    "topics": {
+        "sasl": {"username": "hush-admin", "existingSecret": "hush-admin"},
+        "tls": {"clientSecret": "hush-admin-client"},
+    },
     "metrics": {"podMonitor": {"enabled": True, "labels": {"team": "data"}}},
     "networkPolicy": {
         "kafkaPorts": [9093],
         "kafkaTo": [{"namespaceSelector": {"matchLabels": {"name": "kafka"}}}],
         "moreEgress": [{"ports": [{"port": 443}]}],
     },
+}
+SASL = {
+    "securityProtocol": "SASL_SSL",
+    "sasl": {"mechanism": "PLAIN", "username": "worker", "existingSecret": "worker"},
 }
 needs_helm = pytest.mark.skipif(
     HELM is None, reason="helm is not installed: `go install helm.sh/helm/v3/cmd/helm@v3.21.4`"
@@ -107,6 +114,12 @@ def confined(pod: dict[str, Any]) -> dict[str, Any]:
     for waiting in pod.get("initContainers", ()):
         assert waiting["securityContext"] == container["securityContext"]
     return container  # type: ignore[no-any-return]
+
+
+def secrets_of(part: dict[str, Any]) -> set[str]:
+    """Names of the Secrets that a pod holds."""
+    volumes = part["spec"]["template"]["spec"]["volumes"]
+    return {one["secret"]["secretName"] for one in volumes if "secret" in one}
 
 
 def environment(container: dict[str, Any]) -> dict[str, str]:
@@ -181,9 +194,9 @@ def test_a_secured_deployment(tmp_path: Path) -> None:
     assert worker["args"] == ["worker", "--member", "$(POD_NAME)", "--processes", "2"]
     (job,) = found["Job"]["spec"]["template"]["spec"]["containers"]
     assert environment(job)["HUSH_KAFKA__SASL_USERNAME"] == "hush-admin"
-    used = {v["secret"]["secretName"] for v in found["Job"]["spec"]["template"]["spec"]["volumes"]
-            if "secret" in v}  # fmt: skip
-    assert used == {"hush-admin", "hush-noise-key", "hush-signing", "kafka-ca", "hush-client"}
+    keys = {"hush-noise-key", "hush-signing", "kafka-ca"}
+    assert secrets_of(found["Job"]) == keys | {"hush-admin", "hush-admin-client"}
+    assert secrets_of(found["StatefulSet"]) == keys | {"hush-worker", "hush-client"}
     assert found["ConfigMap"]["data"]["hush.toml"] == SECURED["config"]["toml"]  # type: ignore[index]
     jobs = {e["path"]: e["relabelings"][0]["replacement"]
             for e in found["PodMonitor"]["spec"]["podMetricsEndpoints"]}  # fmt: skip
@@ -258,12 +271,12 @@ def _of_live(folder: Path, values: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @needs_helm
 def test_the_live_page_has_no_key_and_grafana_reads_nothing_else(tmp_path: Path) -> None:
     sasl = {"username": "reader", "existingSecret": "hush-reader"}
-    found = _of_live(tmp_path, SECURED | {"live": {"enabled": True, "sasl": sasl}})
+    own = {"enabled": True, "sasl": sasl, "tls": {"clientSecret": "hush-reader-client"}}
+    found = _of_live(tmp_path, SECURED | {"live": own})
     assert set(found) == {"Deployment", "Service", "NetworkPolicy", "ConfigMap"}
     pod = found["Deployment"]["spec"]["template"]
     (container,) = pod["spec"]["containers"]
-    secrets = {v["secret"]["secretName"] for v in pod["spec"]["volumes"] if "secret" in v}
-    assert secrets == {"hush-reader", "kafka-ca", "hush-client"}
+    assert secrets_of(found["Deployment"]) == {"hush-reader", "kafka-ca", "hush-reader-client"}
     assert {m["name"] for m in container["volumeMounts"]} == {
         volume["name"] for volume in pod["spec"]["volumes"]
     }
@@ -279,11 +292,22 @@ def test_the_live_page_has_no_key_and_grafana_reads_nothing_else(tmp_path: Path)
     for selector in (service["selector"], policy["podSelector"]["matchLabels"]):
         assert selector == pod["metadata"]["labels"]
     shipped = yaml.safe_load(SOURCE.read_text("utf-8"))
-    own = yaml.safe_load(found["ConfigMap"]["data"]["hush-live.yaml"])
+    rendered_source = yaml.safe_load(found["ConfigMap"]["data"]["hush-live.yaml"])
     url = f"http://{found['Service']['metadata']['name']}.default:{port}"
     (source,) = shipped["datasources"]
     source |= {"url": url, "jsonData": {"allowedHosts": [f"{url}/"]}}
-    assert own == shipped
+    assert rendered_source == shipped
+
+
+@needs_helm
+def test_the_job_has_the_workers_certificate_unless_it_has_its_own(tmp_path: Path) -> None:
+    kafka = {"securityProtocol": "SSL", "tls": {"clientSecret": "worker-cert"}}
+    found = agreed(rendered(tmp_path, {"kafka": kafka}))
+    assert secrets_of(found["Job"]) == {"hush-noise-key", "worker-cert"}
+    own = {"topics": {"tls": {"clientSecret": "admin-cert"}}}
+    found = agreed(rendered(tmp_path, {"kafka": kafka} | own))
+    assert secrets_of(found["Job"]) == {"hush-noise-key", "admin-cert"}
+    assert secrets_of(found["StatefulSet"]) == {"hush-noise-key", "worker-cert"}
 
 
 @needs_helm
@@ -303,6 +327,11 @@ def test_there_is_no_live_page_unless_it_is_asked_for(tmp_path: Path) -> None:
         ({"image": {"tag": "latest"}}, "tag"),
         ({"terminationGracePeriodSeconds": 30}, "terminationGracePeriodSeconds"),
         ({"replica": 3}, "replica"),
+        ({"live": {"enabled": True}, "kafka": SASL}, "live.sasl.username is needed"),
+        (
+            {"live": {"enabled": True}, "kafka": {"tls": {"clientSecret": "c"}}},
+            "live.tls.clientSecret is needed",
+        ),
         (
             {"kafka": {"bootstrap": "a:9092, b:9093"}},
             "kafkaPorts are 9092, and kafka.bootstrap names b:9093",

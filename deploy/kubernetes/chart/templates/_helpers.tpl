@@ -40,7 +40,8 @@ securityContext:
   capabilities: { drop: [ALL] }
 {{- end }}
 
-{{/* Connection with the user of `sasl`, and keys but where `keyless` is set, as in what follows. */}}
+{{/* Connection with the user of `sasl` and the certificate of the Secret `client`, and keys but where
+`keyless` is set, as in what follows. */}}
 {{- define "hush.environment" -}}
 {{- $kafka := .root.Values.kafka -}}
 - { name: HUSH_KAFKA__BOOTSTRAP, value: {{ $kafka.bootstrap | quote }} }
@@ -61,7 +62,7 @@ securityContext:
 {{- if $kafka.tls.caSecret }}
 - { name: HUSH_KAFKA__SSL_CAFILE, value: /run/secrets/kafka-ca/ca.crt }
 {{- end }}
-{{- if $kafka.tls.clientSecret }}
+{{- if .client }}
 - { name: HUSH_KAFKA__SSL_CERTFILE, value: /run/secrets/kafka-client/tls.crt }
 - { name: HUSH_KAFKA__SSL_KEYFILE, value: /run/secrets/kafka-client/tls.key }
 {{- end }}
@@ -74,11 +75,11 @@ securityContext:
 {{- end }}
 
 {{- define "hush.mounts" -}}
-{{- $kafka := .Values.kafka -}}
+{{- $kafka := .root.Values.kafka -}}
 - { name: config, mountPath: /etc/hush, readOnly: true }
 {{- if not .keyless }}
 - { name: noise-key, mountPath: /run/secrets/hush, readOnly: true }
-{{- if .Values.signingKey.existingSecret }}
+{{- if .root.Values.signingKey.existingSecret }}
 - { name: signing-key, mountPath: /run/secrets/hush-signing, readOnly: true }
 {{- end }}
 {{- end }}
@@ -88,7 +89,7 @@ securityContext:
 {{- if $kafka.tls.caSecret }}
 - { name: kafka-ca, mountPath: /run/secrets/kafka-ca, readOnly: true }
 {{- end }}
-{{- if $kafka.tls.clientSecret }}
+{{- if .client }}
 - { name: kafka-client, mountPath: /run/secrets/kafka-client, readOnly: true }
 {{- end }}
 - { name: tmp, mountPath: /tmp }
@@ -126,7 +127,7 @@ securityContext:
     secretName: {{ . }}
     items: [{ key: {{ $values.kafka.tls.caKey }}, path: ca.crt }]
 {{- end }}
-{{- with $values.kafka.tls.clientSecret }}
+{{- with .client }}
 - name: kafka-client
   secret: { secretName: {{ . }}, defaultMode: 288 }
 {{- end }}
