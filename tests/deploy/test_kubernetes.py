@@ -15,6 +15,7 @@ import pytest
 import yaml
 from hushstream.agents.worker.startup import LEAVE_SECONDS
 from hushstream.errors import ConfigError
+from hushstream.topics.config.access.secret import read_key
 from hushstream.topics.config.load import load
 
 from ..cluster.programs import program
@@ -55,6 +56,7 @@ SECURED = {
         "moreEgress": [{"ports": [{"port": 443}]}],
     },
 }
+KINDS = {"StatefulSet", "Job"}  # of pods with keys
 SASL = {
     "securityProtocol": "SASL_SSL",
     "sasl": {"mechanism": "PLAIN", "username": "worker", "existingSecret": "worker"},
@@ -230,6 +232,43 @@ def test_a_signed_deployment_reads_its_key_from_a_secret(tmp_path: Path) -> None
 
 
 @needs_helm
+def test_further_secrets_reach_workers_and_the_job_but_never_the_live_page(tmp_path: Path) -> None:
+    password = {"secretKeyRef": {"name": "registry", "key": "password"}}
+    more = {
+        "extraEnv": [{"name": "HUSH_REGISTRY__PASSWORD", "valueFrom": password}],
+        "extraSecrets": ["second-key", "aws.creds"],
+        "serviceAccountName": "reads-copies",
+        "live": {"enabled": True},
+    }
+    text = rendered(tmp_path, more)
+    wanted = KINDS | {"Deployment"}
+    parted = (part for part in yaml.safe_load_all(text) if part and part["kind"] in wanted)
+    found = {part["kind"]: part for part in parted}
+    for part in found.values():
+        pytest.importorskip("kubernetes_validate").validate(part, VERSION, strict=True)
+    for kind in KINDS:
+        pod = found[kind]["spec"]["template"]["spec"]
+        container = confined(pod)  # read-only, and with the mode of all keys
+        assert more["extraEnv"][0] in container["env"]  # type: ignore[index]
+        assert pod["serviceAccountName"] == "reads-copies"
+        places = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+        secrets = {places[v["name"]]: v["secret"] for v in pod["volumes"] if "secret" in v}
+        second = secrets["/run/secrets/extra/second-key"]
+        assert second["secretName"] == "second-key"
+        assert secrets["/run/secrets/extra/aws.creds"]["secretName"] == "aws.creds"
+        own = tmp_path / "second.key"  # as the kubelet writes it, for the group `fsGroup`
+        own.write_text(bytes(range(32)).hex())
+        own.chmod(second["defaultMode"])
+        assert read_key(own) == bytes(range(32))
+        own.chmod(0o644)  # a ConfigMap's
+        with pytest.raises(ConfigError, match="others have access"):
+            read_key(own)
+    page = found["Deployment"]["spec"]["template"]["spec"]
+    assert secrets_of(found["Deployment"]) == set() and "serviceAccountName" not in page
+    assert "HUSH_REGISTRY__PASSWORD" not in {e["name"] for e in page["containers"][0]["env"]}
+
+
+@needs_helm
 def test_each_worker_waits_for_a_ratchet_in_its_own_volume(tmp_path: Path) -> None:
     found = agreed(rendered(tmp_path, {"ratchet": {"enabled": True}}))
     pod = found["StatefulSet"]["spec"]["template"]["spec"]
@@ -327,6 +366,7 @@ def test_there_is_no_live_page_unless_it_is_asked_for(tmp_path: Path) -> None:
         ({"image": {"tag": "latest"}}, "tag"),
         ({"terminationGracePeriodSeconds": 30}, "terminationGracePeriodSeconds"),
         ({"replica": 3}, "replica"),
+        ({"extraSecrets": ["../hush"]}, "extraSecrets"),
         ({"live": {"enabled": True}, "kafka": SASL}, "live.sasl.username is needed"),
         (
             {"live": {"enabled": True}, "kafka": {"tls": {"clientSecret": "c"}}},

@@ -71,6 +71,9 @@ securityContext:
 {{- if .root.Values.signingKey.existingSecret }}
 - { name: HUSH_SIGNING_KEY_FILE, value: /run/secrets/hush-signing/signing_key }
 {{- end }}
+{{- with .root.Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -81,6 +84,9 @@ securityContext:
 - { name: noise-key, mountPath: /run/secrets/hush, readOnly: true }
 {{- if .root.Values.signingKey.existingSecret }}
 - { name: signing-key, mountPath: /run/secrets/hush-signing, readOnly: true }
+{{- end }}
+{{- range $number, $name := .root.Values.extraSecrets }}
+- { name: extra-{{ $number }}-key, mountPath: /run/secrets/extra/{{ $name }}, readOnly: true }
 {{- end }}
 {{- end }}
 {{- if hasPrefix "SASL" $kafka.securityProtocol }}
@@ -112,6 +118,10 @@ securityContext:
     secretName: {{ . }}
     defaultMode: 288
     items: [{ key: {{ $values.signingKey.key }}, path: signing_key }]
+{{- end }}
+{{- range $number, $name := $values.extraSecrets }}
+- name: extra-{{ $number }}-key
+  secret: { secretName: {{ $name }}, defaultMode: 288 }
 {{- end }}
 {{- end }}
 {{- if hasPrefix "SASL" $values.kafka.securityProtocol }}
