@@ -222,6 +222,7 @@ def test_the_network_policy_lets_through_what_it_names_and_nothing_else(
         shop.goes_on()
 
         # Without the policy, the same attempts succeed, so it is the policy that refuses them.
-        shop.place.put("upgrade", shop.values(networkPolicy={"enabled": False}))
+        everywhere = {"networkPolicy": {"enabled": False}, "metrics": {"operatorHost": "0.0.0.0"}}
+        shop.place.put("upgrade", shop.values(**everywhere))
         until(lambda: not refused(), "nothing is refused", 60)
         shop.goes_on()

@@ -11,6 +11,11 @@ app.kubernetes.io/instance: {{ .Values.name }}
 {{ if .Values.config.toml }}{{ .Values.name }}-config{{ else }}{{ .Values.config.existingConfigMap }}{{ end }}
 {{- end }}
 
+{{/* Address of the operator's metrics; empty: that of the program, which no other pod reaches. */}}
+{{- define "hush.operatorHost" -}}
+{{ .Values.metrics.operatorHost | default (ternary "0.0.0.0" "" .Values.networkPolicy.enabled) }}
+{{- end }}
+
 {{/* Of workers and of the Job: who runs it, with which rights. */}}
 {{- define "hush.confined" -}}
 automountServiceAccountToken: false
