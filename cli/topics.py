@@ -14,7 +14,7 @@ from ..agents.clock.genesis import Beginning, NoLedgerError, read_ledger
 from ..agents.clock.ledger import Ledger
 from ..agents.clock.pinned import signed
 from ..agents.clock.start import last_triggers
-from ..agents.deployment.cautions import cautions
+from ..agents.deployment.cautions import cautions, unordered
 from ..agents.deployment.cluster.grants import (
     CLUSTER,
     kafka_acls,
@@ -145,6 +145,7 @@ def _create(config: Config, as_json: bool, grow: bool) -> None:
         signing_key(config),
     )  # fmt: skip
     doubts = list(cautions(config, int(time.time() * 1e6)))  # most of it is fixed from here on
+    doubts += unordered(config, partitions)
     # Nothing can be deleted from a registry, so every check that may refuse comes first.
     deployment = _registered(config, deployment, beginning.verify())
     doubts += _lost(cluster, deployment)

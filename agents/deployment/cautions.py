@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from ipaddress import ip_address
 
@@ -43,6 +43,23 @@ def cautions(config: Config, now: int) -> Iterator[str]:
         found += (*_alone(p, units[p.input]), *_replayed(cap, config.engine.keep_clock))
         for words in found:
             yield f"pipeline {p.name!r}: {words}"
+
+
+def unordered(config: Config, partitions: Mapping[str, int]) -> Iterator[str]:
+    """Yield a sentence for each input whose units' records may meet in an order that others move.
+
+    Args:
+        partitions: number of partitions of each input topic.
+    """
+    for one in config.input:
+        many = partitions[one.topic]
+        if one.partitioner == "none" and many > 1:
+            yield (
+                f"input {one.name!r}: topic {one.topic} has {many} partitions and no partitioner "
+                "is declared: if one unit's records lie in several of them, load, and with it "
+                "others' records, decides which come first within its bound; no ε covers that. "
+                "Let producers use the unit as the record key, and declare their partitioner"
+            )
 
 
 def _budget(p: PipelineSettings) -> Iterator[str]:

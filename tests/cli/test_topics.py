@@ -122,5 +122,8 @@ def test_whoever_declares_is_told_what_is_doubtful(made: Deployed) -> None:
     code, _, err = typed(*words, "--set", "engine.log_level=debug")
     assert code == 0 and 'warning: engine.log_level = "debug" logs whole texts' in err
     code, out, err = typed(*words, "--set", "engine.log_level=debug", "--json")
-    assert code == 0 and len(json.loads(out)["warnings"]) == 1 and "warning" not in err
-    assert "warning" not in typed(*words)[2]
+    debug, order = json.loads(out)["warnings"]
+    assert code == 0 and "debug" in debug and "warning" not in err
+    assert "has 2 partitions and no partitioner is declared" in order
+    assert typed(*words)[2].count("warning") == 1
+    assert "warning" not in typed(*words, "--set", "input.0.partitioner=murmur2")[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hushstream.agents.clock.pinned import _verify_layout
-from hushstream.agents.deployment.cautions import cautions
+from hushstream.agents.deployment.cautions import cautions, unordered
 from hushstream.agents.deployment.compile import compile_config
 from hushstream.cli.planning.plan import plan
 from hushstream.cli.trigger import trigger
@@ -142,6 +142,15 @@ def test_a_setting_by_which_records_reach_more_people_is_said(
 def test_operator_metrics_of_this_machine_alone_need_no_caution() -> None:
     for host in ("localhost", "127.0.0.2", "::1", '0.0.0.0"\noperator_port = 0 #"'):
         assert said(("[engine]\n", f'[engine]\noperator_host = "{host}"\n')) == []
+
+
+def test_an_order_that_load_moves_is_told_where_a_unit_may_be_in_several_partitions() -> None:
+    def told(many: int, *swap: tuple[str, str]) -> list[str]:
+        return list(unordered(loads(text(*swap), environ={}), {"events": many}))
+
+    (one,) = told(2)
+    assert "topic events has 2 partitions" in one and "declare their partitioner" in one
+    assert told(1) == told(2, ('partitioner = "none"', 'partitioner = "murmur2"')) == []
 
 
 def test_plan_prints_its_cautions(tmp_path: Path) -> None:
