@@ -309,6 +309,8 @@ def _between(node: exp.Between, denied: bool, table: Sequence[str]) -> Table:
         raise refused(node, _computed(node))
     if low is None or high is None:
         raise refused(node, "BETWEEN needs a field and two numbers: price BETWEEN 1 AND 10")
+    if node.args.get("symmetric"):
+        low, high = min(low, high), max(low, high)
     ends = plain_number(low), plain_number(high)
     if denied:
         return {"any": [{"field": path, "below": ends[0]}, {"field": path, "above": ends[1]}]}

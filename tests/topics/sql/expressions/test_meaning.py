@@ -133,6 +133,9 @@ def test_a_condition_holds_where_it_does_in_sql(condition: str) -> None:
         ("NOT (t LIKE ANY ('a%', 'D_'))", "NOT (t LIKE 'a%' OR t LIKE 'D_')"),
         ("t LIKE ALL ('a%', '%b')", "t LIKE 'a%' AND t LIKE '%b'"),
         ("t NOT LIKE ALL ('a%', '%b')", "t NOT LIKE 'a%' AND t NOT LIKE '%b'"),
+        ("n BETWEEN SYMMETRIC 5 AND 1", "n BETWEEN 1 AND 5"),
+        ("n NOT BETWEEN SYMMETRIC 5 AND 1", "n NOT BETWEEN 1 AND 5"),
+        ("n BETWEEN ASYMMETRIC 1 AND 5", "n BETWEEN 1 AND 5"),
         ("SUBSTRING_INDEX(t, '%', 1) = 'a'", "substr(t, 1, instr(t || '%', '%') - 1) = 'a'"),
     ],
 )
