@@ -32,15 +32,24 @@ _MONDAY, _SUNDAY = "1970-01-05T00:00:00Z", "1970-01-04T00:00:00Z"
 _WEEKS = {
     "week": _MONDAY, "isoweek": _MONDAY, "week(monday)": _MONDAY, "week(sunday)": _SUNDAY,
 }  # fmt: skip
+_SHORT_WEEKS = ("w", "wk")
+"""Words for a week from Monday in DATE_TRUNC."""
 _CALENDAR = ("month", "quarter", "year")
 _MONDAY_2000 = 946_857_600  # seconds from 1970 to 2000-01-03
 _NAMED = [name for name in (*_UNITS, *_CALENDAR) if name != "millisecond"]
 """Units that a message may suggest."""
 _TRUNC = {
     **dict.fromkeys(("MM", "MON"), "month"), **dict.fromkeys(("YYYY", "YY", "Y"), "year"),
-    "Q": "quarter", "DD": "day", "IW": "week", "WW": "week", "HH24": "hour", "MI": "minute",
+    "Q": "quarter", "DD": "day", "IW": "week", "HH24": "hour", "MI": "minute",
 }  # fmt: skip
 """Oracle's names of units."""
+_DAYS = "is a day in Snowflake, a week in Oracle: write 'DD' for days, 'IW' for weeks from Monday"
+_UNLIKE = {
+    **dict.fromkeys(("D", "DY", "DAY"), _DAYS),
+    "W": "is a week from Monday in Snowflake and from the month's first day in Oracle: write 'IW'",
+    "WW": "begins weeks on the year's first day in Oracle: write 'IW' for weeks from Monday",
+}
+"""Units of TRUNC that mean no week from Monday, or differ between systems."""
 _MOST_DIGITS = 12  # digits of a length; ten years are 315,360,000,000 milliseconds
 _LONG = ("day", "week", *_CALENDAR)
 _WRAPPED = {
@@ -133,8 +142,10 @@ def window_of(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Wind
     if name.startswith("TUMBLE"):
         return _tumbling(node, given, source, table)
     if name == "TRUNC" and len(given) == 2 and isinstance(given[1], exp.Literal):
-        zone = check_time(node, given[0], source, table, days=True)  # of Oracle and Spark
-        return _whole(node, _TRUNC.get(given[1].name.upper(), given[1].name), zone, sunday=False)
+        zone, unit = check_time(node, given[0], source, table, days=True), given[1].name.upper()
+        if unit in _UNLIKE:  # of Oracle, Snowflake and Spark
+            raise refused(node, f"{unit} {_UNLIKE[unit]}")
+        return _whole(node, _TRUNC.get(unit, given[1].name), zone, sunday=False)
     if name in _CUT:
         return _truncated(node, given, source, table)
     if name == "TIME_SLICE" and len(given) in (3, 4):  # of Snowflake: a time, a number, its unit
@@ -219,6 +230,7 @@ def _truncated(
     unit, time = given[:2] if first else (given[1], given[0])
     week = isinstance(unit, exp.Week)
     word = f"week({unit.this.name})" if week else unit.name
+    word = "week" if first and word.lower() in _SHORT_WEEKS else word
     days = word.lower().removesuffix("s") in (*_LONG, *_WEEKS)
     zone = check_time(node, time, source, table, days=days)
     if len(given) == 3:
@@ -260,7 +272,7 @@ def _cut(node: exp.Expr, unit: str, *, day_first: bool) -> Windowed:
     if word in _CALENDAR:
         return Windowed(f"1 {word}")
     short = _UNITS.get(word)
-    if short is None or short == "ms":
+    if short is None or short in ("ms", "w"):
         near = difflib.get_close_matches(word, _NAMED, 1, 0.6)
         hint = f"did you mean {near[0].upper()}? " if near and len(word) > 2 else ""
         instead = "cut to SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER or YEAR"
