@@ -146,7 +146,8 @@ def _with_means(select: exp.Select) -> exp.Select:
     """
     select = select.copy()
     for node in list(select.find_all(exp.Filter, exp.Avg)):
-        if (share := _share(node)) is not None and node.root() is select:
+        share = _share(node) or _share_of_truths(node)
+        if share is not None and node.root() is select:
             node.replace(share)
             continue
         named: exp.Expr | None = None
@@ -186,6 +187,52 @@ def _share(node: exp.Expr) -> exp.Expr | None:
     )
     made.meta[SAID] = shown(node)
     return made
+
+
+def _share_of_truths(node: exp.Expr) -> exp.Expr | None:
+    """The mean of a comparison, as a count / count; None for others.
+
+    A record for which it is neither true nor false is in neither count.
+    """
+    mean = node.this if isinstance(node, exp.Filter) else node
+    case = bare(mean.this) if isinstance(mean, exp.Avg) else None
+    if not isinstance(case, exp.Case) or isinstance(node.parent, exp.Window | exp.Filter):
+        return None
+    ifs, other = branches(case)
+    asked = ifs[0][0]
+    numbers = [number_of(then) for _, then in ifs]
+    denied = exp.Not(this=exp.paren(asked.copy()))
+    if other is not None or numbers != [1, 0] or ifs[1][0] != denied:
+        return None
+    when = [node.expression.this] if isinstance(node, exp.Filter) else []
+    made = exp.Div(
+        this=_counted(*when, asked),
+        expression=_counted(*when, *filter(None, [_decided(asked)])),
+    )
+    made.meta[SAID] = shown(node)
+    return made
+
+
+def _counted(*conditions: exp.Expr) -> exp.Expr:
+    """The number of records that fulfil some conditions."""
+    every = exp.Count(this=exp.Star())
+    if not conditions:
+        return every
+    where = exp.Where(this=exp.and_(*conditions, copy=True))
+    return exp.Filter(this=every, expression=where)
+
+
+def _decided(asked: exp.Expr) -> exp.Expr | None:
+    """The condition under which a comparison is true or false; None: it always is."""
+    asked = bare(asked)
+    if isinstance(asked, exp.Not):
+        return _decided(asked.this)
+    if isinstance(asked, exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ):
+        return None
+    columns = set(asked.find_all(exp.Column))
+    if len(columns) == 1 and asked.find(exp.Func, exp.Connector, exp.Null, exp.Is) is None:
+        return exp.Not(this=exp.Is(this=columns.pop().copy(), expression=exp.Null()))
+    return exp.or_(asked, exp.Not(this=exp.paren(asked.copy())), copy=True)
 
 
 def _one_value(node: exp.Expr, summed: bool) -> bool:

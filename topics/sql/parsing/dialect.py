@@ -34,7 +34,7 @@ def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]
     def build(args: Sequence[exp.Expr]) -> exp.Expr:
         plain = [one for one in args if not isinstance(one, exp.Kwarg)]
         first = plain[0] if plain else None
-        node = kind(this=_truth(first) if kind in (exp.Sum, exp.Avg) else first)
+        node = kind(this=_truth(first, kind) if kind in (exp.Sum, exp.Avg) else first)
         if len(plain) > 1:
             node.set("expressions", plain[1:])
         named = [one for one in args if isinstance(one, exp.Kwarg)]
@@ -44,15 +44,21 @@ def _aggregate(kind: type[exp.Expr]) -> Callable[[Sequence[exp.Expr]], exp.Expr]
     return build
 
 
-def _truth(node: exp.Expr | None) -> exp.Expr | None:
-    """A comparison as the number 1 or 0, for SUM and AVG."""
+def _truth(node: exp.Expr | None, kind: type[exp.Expr]) -> exp.Expr | None:
+    """A comparison as the number 1 or 0, for SUM and AVG.
+
+    One that is neither true nor false has no number in a mean, and adds nothing to a sum.
+    """
     inner = node
     while isinstance(inner, exp.Paren) or (inner is not None and cast_to_whole(inner)):
         inner = inner.this
     if not isinstance(inner, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or):
         return node
     one, none = exp.Literal.number(1), exp.Literal.number(0)
-    return exp.Case().when(inner, one).else_(none)
+    made = exp.Case().when(inner, one)
+    if kind is exp.Sum:
+        return made.else_(none)
+    return made.when(exp.Not(this=exp.paren(inner.copy())), none)
 
 
 def _quantile(name: str) -> Callable[[Sequence[exp.Expr]], exp.Expr]:

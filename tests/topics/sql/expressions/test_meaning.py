@@ -16,7 +16,7 @@ from hushstream.formats.events.expressions.texts import changed
 from hushstream.topics.config.expressions.conditions import every
 from hushstream.topics.config.load import loads
 from hushstream.topics.sql.columns import QuerySource
-from hushstream.topics.sql.query import compile_query
+from hushstream.topics.sql.query import compile_query, read_query
 from hushstream.topics.sql.written import table
 
 ORDERS = QuerySource("orders", "orders", ("user",), "created")
@@ -66,14 +66,20 @@ def ours(condition: str) -> list[int]:
 
 def asked(query: str) -> list[int]:
     """Places of the rows that a query counts, by the condition of the query or of its count."""
-    settings = compile_query(query, [ORDERS]) | {
+    return counted(compile_query(query, [ORDERS]))[0]
+
+
+def counted(settings: dict[str, Any]) -> list[list[int]]:
+    """Places of the rows that each aggregate counts."""
+    more = {
         "name": "p", "window": {"length": "1d"}, "triggers": {"every": "1d"},
         "budget": {"epsilon": 1, "delta": 1e-6},
     }  # fmt: skip
-    (pipeline,) = loads(CONFIG + table(settings), environ={}).pipeline
-    where = every(pipeline.where or pipeline.aggregate[0].where)
-    assert where is not None
-    return np.flatnonzero(where.fulfilled(Rows())).tolist()
+    (pipeline,) = loads(CONFIG + table(settings | more), environ={}).pipeline
+    asked = [every(pipeline.where or one.where) for one in pipeline.aggregate]
+    each = np.ones(len(ROWS), bool)
+    found = [each if one is None else one.fulfilled(Rows()) for one in asked]
+    return [np.flatnonzero(one).tolist() for one in found]
 
 
 def theirs(condition: str) -> list[int]:
@@ -165,6 +171,34 @@ def test_a_text_ends_at_the_separator_that_is_counted(times: int) -> None:
 def test_a_case_of_several_conditions_counts_what_it_does_in_sql(case: str) -> None:
     query = f"SELECT t, COUNT({case}) FROM orders GROUP BY t"
     assert asked(query) == theirs(f"{case} IS NOT NULL")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "n > 2.5",
+        "NOT (n > 2.5)",
+        "5 >= n",
+        "n IN (3, 5)",
+        "t LIKE 'a_%'",
+        "b IS NOT TRUE",
+        "n IS NULL",
+        "n = 3 OR t = 'a'",
+        "n = 3 AND t = 'a' AND NOT b",
+        "COALESCE(n, 5) > 4",
+    ],
+)
+@pytest.mark.parametrize("filtered", ["", "t = 'ab' OR b"])
+def test_the_mean_of_a_comparison_leaves_out_what_it_does_in_sql(
+    condition: str, filtered: str
+) -> None:
+    mean = f"AVG({condition})" + (f" FILTER (WHERE {filtered})" if filtered else "")
+    read = read_query(f"SELECT {mean} AS share FROM orders", [ORDERS])
+    numerator, denominator = counted(read.settings)
+    more = f"({filtered or 1}) AND "
+    assert numerator == theirs(f"{more} ({condition})")
+    assert denominator == theirs(f"{more} ({condition}) IS NOT NULL")
+    assert read.over is not None and read.over["values"][0]["kind"] == "ratio"
 
 
 def test_decode_takes_a_missing_value_for_equal_to_another() -> None:
