@@ -22,6 +22,7 @@ from hushstream.cli.worker import worker
 from hushstream.deploy import alerts, dashboards
 from hushstream.deploy.jars import kafka_version, read_lock
 from hushstream.topics.config.load import load
+from hushstream.topics.config.model import Kafka
 from prometheus_client import CollectorRegistry
 
 from ..tree import PACKAGES, ROOT
@@ -266,6 +267,9 @@ def test_the_unit_for_systemd_starts_a_worker_and_restarts_it_where_that_helps()
     assert (unit["Type"], unit["WatchdogSec"]) == ("notify", "1m")
     assert set(unit["RestartPreventExitStatus"].split()) == {"2", "3"}  # a restart helps neither
     assert float(unit["TimeoutStopSec"].rstrip("s")) > LEAVE_SECONDS
+    outage = Kafka().outage_timeout / 1e6 + float(unit["RestartSec"].rstrip("s"))
+    assert unit["StartLimitIntervalSec"] == "1h"
+    assert int(unit["StartLimitBurst"]) > 3600 / outage  # an outage of any length ends no unit
     words = unit["ExecStart"].replace("%H-%i", "host-1").split()[1:]
     parser = hush.make_context("hush", words, resilient_parsing=True)
     assert parser.params["log_format"] == "json"
