@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from ..agents.worker.health.http import serve_operator, serve_public
+from ..agents.worker.health.systemd import Notifier
 from ..agents.worker.health.together import Together
 from ..agents.worker.lines.log_lines import name_lines
 from ..agents.worker.lines.redaction import quoting
@@ -64,8 +65,8 @@ def worker(
 def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int:
     """Run one child per process; if one ends by itself, stop all and return its exit code.
 
-    This process serves the engine's pages for all of them. Raises `EngineError` if an address is
-    taken.
+    This process serves the engine's pages for all of them, and tells systemd how they are. Raises
+    `EngineError` if an address is taken.
     """
     arguments = _without_processes(sys.argv[1:])
     sockets = [folder / str(number) for number in range(processes)]
@@ -86,7 +87,7 @@ def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    # systemd waits for this process alone, which does not know whether its children are ready.
+    # systemd listens to this process alone, which answers for its children.
     environ = {k: v for k, v in os.environ.items() if k != "NOTIFY_SOCKET"}
     names = [f"{member or os.uname().nodename}-{number}" for number in range(processes)]
     for number, pages in enumerate(sockets):
@@ -97,7 +98,12 @@ def _supervise(engine: Engine, processes: int, member: str, folder: Path) -> int
         children.append(subprocess.Popen(command, env=environ))
     if asked:
         stop()  # the last child may have started after the signal
-    return _first_to_end(dict(zip(names, children, strict=False)), stop, lambda: asked)
+    notifier = Notifier(together.ready, together.live)
+    notifier.start()
+    try:
+        return _first_to_end(dict(zip(names, children, strict=False)), stop, lambda: asked)
+    finally:
+        notifier.stop()
 
 
 def _end_after(parent: int) -> None:

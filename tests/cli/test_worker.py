@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+from hushstream.agents.worker.health.http import health_page, serve_local
 from hushstream.cli import worker as worker_module
 from hushstream.cli.worker import _first_to_end, _supervise, _without_processes
 from hushstream.topics.config.model import Engine
@@ -56,6 +59,77 @@ def test_a_signal_while_processes_are_started_stops_those_that_were(monkeypatch,
         for number, handler in before.items():
             signal.signal(number, handler)
     assert [child.returncode for child in started] == [-signal.SIGTERM]
+
+
+def test_the_parent_tells_systemd_how_all_its_children_are(monkeypatch, tmp_path) -> None:
+    ready, live = [True, False], [True, True]
+    children: list[Any] = []
+
+    class Child:
+        returncode: int | None = None
+
+        def __init__(self, command: list[str], env: dict[str, str]) -> None:
+            assert "NOTIFY_SOCKET" not in env
+            number = len(children)
+            pages = {
+                "/ready": health_page(lambda: ready[number]),
+                "/live": health_page(lambda: live[number]),
+            }
+            self.server = serve_local(Path(command[command.index("--pages") + 1]), pages)
+            children.append(self)
+
+        def poll(self) -> int | None:
+            return self.returncode
+
+        wait = poll
+
+        def send_signal(self, number: int) -> None:
+            self.returncode = self.returncode or -number
+
+    told: list[str] = []
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+
+        def within(*stopping: str) -> None:
+            """Note what is told until one of some messages has come."""
+            systemd.settimeout(120)
+            while not told or told[-1] not in stopping:
+                told.append(systemd.recv(100).decode())
+
+        def look() -> None:
+            try:
+                within("WATCHDOG=1")
+                told.append("the last is ready")
+                ready[1] = True
+                within("READY=1")
+                live[1] = False
+                systemd.settimeout(1)  # ten intervals
+                told.extend(systemd.recv(100).decode() for _ in range(200))
+            except TimeoutError:
+                told.append("silence")
+            finally:
+                children[1].returncode = 4
+
+        monkeypatch.setattr(worker_module.subprocess, "Popen", Child)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        monkeypatch.setenv("WATCHDOG_USEC", "300000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        looking = threading.Thread(target=look)
+        looking.start()
+        try:
+            assert _supervise(Engine(public_port=0, operator_port=0), 2, "m", tmp_path) == 4
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            looking.join(120)
+            for child in children:
+                child.server.shutdown()
+                child.server.server_close()
+        within("STOPPING=1")
+    others = [word for word in told if word != "WATCHDOG=1"]
+    assert others == ["the last is ready", "READY=1", "silence", "STOPPING=1"]
+    assert told[-2:] == others[-2:]
 
 
 def test_a_child_that_a_signal_ended_is_named_and_gives_the_code_of_shells(caplog) -> None:

@@ -275,9 +275,10 @@ def test_the_unit_for_systemd_starts_a_worker_and_restarts_it_where_that_helps()
     assert parser.params["log_format"] == "json"
     rest = words[words.index("worker") + 1 :]
     given = worker.make_context("worker", rest).params
-    assert given["processes"] == 1  # `--processes` does not forward the watchdog
+    assert given["processes"] == 1
     assert given["member"] == "host-1" and given["path"] == "/etc/hushstream/hush.toml"
     assert given["settings"] == ("engine.data_dir=/var/lib/hushstream",)
+    assert unit["EnvironmentFile"] == "-/etc/hushstream/%i.env"  # ports of its own
     environ = dict(v.split("=", 1) for name, _, v in lines if name == "Environment")
     secret = load(DEPLOY / "compose" / "hush.toml", environ=environ).secret
     files = {Path(secret.ratchet_file).parent, Path(secret.escrow_file).parent}

@@ -15,7 +15,7 @@ from pathlib import Path
 from prometheus_client import Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from .http import Page
+from .http import Page, health_page
 
 SECONDS = 5.0  # within which a process has to answer
 LABEL = "process"
@@ -32,8 +32,8 @@ class Together:
     def public(self) -> dict[str, Page]:
         """Health, and what anyone may scrape, by path."""
         return {
-            "/live": lambda: self._health("/live"),
-            "/ready": lambda: self._health("/ready"),
+            "/live": health_page(self.live),
+            "/ready": health_page(self.ready),
             "/metrics": lambda: (200, generate_latest(_Scrape(self._metrics("/metrics", True)))),
         }
 
@@ -42,10 +42,16 @@ class Together:
         path = "/internal/metrics"
         return {path: lambda: (200, generate_latest(_Scrape(self._metrics(path, False))))}
 
-    def _health(self, path: str) -> tuple[int, bytes]:
-        """Answer 200 if every process does: one that hangs must not hide behind the others."""
-        good = all(status == 200 for status, _ in self._ask(path))
-        return (200, b"ok\n") if good else (503, b"not yet\n")
+    def live(self) -> bool:
+        """Whether every process is live: one that hangs must not hide behind the others."""
+        return self._good("/live")
+
+    def ready(self) -> bool:
+        """Whether every process serves."""
+        return self._good("/ready")
+
+    def _good(self, path: str) -> bool:
+        return all(status == 200 for status, _ in self._ask(path))
 
     def _metrics(self, path: str, ready: bool) -> dict[str, Metric]:
         found: dict[str, Metric] = {}

@@ -95,7 +95,10 @@ def test_a_process_that_does_not_answer_is_not_ready_and_not_live(two: Two) -> N
     assert Together(two.sockets).public()["/live"]() == (503, b"not yet\n")
     pages = Together(two.sockets[:2]).public()
     assert pages["/live"]() == pages["/ready"]() == (200, b"ok\n")
+    both, all_three = Together(two.sockets[:2]), Together(two.sockets)
+    assert both.live() and both.ready() and not all_three.live() and not all_three.ready()
     two.live[1] = False
+    assert not both.live() and both.ready()
     assert pages["/live"]()[0] == 503 and pages["/ready"]()[0] == 200
 
 
