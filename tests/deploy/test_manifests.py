@@ -189,6 +189,12 @@ def test_compose_is_complete() -> None:
     assert "9465" not in json.dumps([s.get("ports") for s in services.values()])
 
 
+def test_grafana_of_compose_lets_viewers_look_and_nobody_sign_in_with_a_known_password() -> None:
+    told = _yaml(ROOT / "docker-compose.yml")["services"]["grafana"]["environment"]
+    assert told["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert told["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+
+
 def test_workers_of_compose_can_be_scaled_and_read_their_key_from_a_file() -> None:
     compose = _yaml(ROOT / "docker-compose.yml")
     worker = compose["services"]["worker"]
