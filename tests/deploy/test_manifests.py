@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,24 @@ def test_workers_of_compose_can_be_scaled_and_read_their_key_from_a_file() -> No
             assert service["environment"][f"{variable}_FILE"] == f"/run/secrets/{secret}"
             assert set(compose["secrets"][secret]) == {"file"}
         assert service["group_add"]  # the image's user does not own the key file
+
+
+@pytest.mark.parametrize("page", ["docker-compose.yml", "deploy/README.md"])
+def test_every_later_command_finds_the_group_that_reads_the_keys(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    line = next(one for one in text.splitlines() if "hush init . &&" in one).strip("# ")
+    (tmp_path / "hush").write_text("#!/bin/sh\ntouch hush.key hush-signing.key\n")
+    (tmp_path / "docker").write_text("#!/bin/sh\n")
+    for program in ("hush", "docker"):
+        (tmp_path / program).chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["sh", "-euc", line], cwd=tmp_path, env=environ, check=True)
+    # Compose reads this file at each command, also in another shell.
+    assert (tmp_path / ".env").read_text() == f"HUSH_KEY_GROUP={os.getgid()}\n"
+    ignored = set((ROOT / ".gitignore").read_text("utf-8").split())
+    for file in tmp_path.glob("*.key"):
+        assert file.stat().st_mode & 0o777 == 0o640 and file.match("hush*.key")
+    assert {"/.env", "/hush*.key"} <= ignored
 
 
 def test_workers_of_compose_share_a_ratchet_that_they_can_write_and_that_stays() -> None:
