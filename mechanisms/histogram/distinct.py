@@ -50,7 +50,7 @@ from ..columns import I64, Batch, Part, Units, compact
 from ..contract import Setting
 from ..factorization import Factorization
 from ..pairs import PAIR, Split
-from ..parts.bounds.bounding import Bound, pair_hash
+from ..parts.bounds.bounding import Bound, Once, pair_hash
 
 _LARGEST = 2048  # triggers up to which all distances of columns are computed
 _SEEN = np.uint32(1 << 31)  # set in an entry of `Units.pair` that remembers a pair
@@ -110,8 +110,11 @@ def absorb(
 ) -> tuple[Units, Part]:
     """Bound the pairs of a slice, and list those that were accepted.
 
-    A unit's row remembers each of its pairs by 31 bits. If two pairs collide, the second counts as
-    a repetition and is left out, which depends on the unit's own records alone.
+    A unit's row remembers each accepted pair by 31 bits. Records are taken in order: one whose bits
+    are remembered costs nothing and counts nothing, any other is put to the bound, and only its
+    acceptance is remembered. So a pair that collides with an accepted one is left out, whereas a
+    refused pair leaves no trace, and hides none. A slice that ends between two records changes
+    neither rule: what is accepted depends on the unit's own records and on what is public.
 
     Args:
         bound: bound on pairs.
@@ -123,19 +126,16 @@ def absorb(
     code = pair_hash(batch.keys, batch.window) | _SEEN
     known, seen = _split(units)
     each = batch.unit.astype(np.uint64) << np.uint64(32) | code[batch.key]
-    # A refused pair stays refused for the rest of the slice, in which prices do not fall and the
-    # remaining bound does not grow. So its first record decides.
-    first = np.zeros(len(each), np.bool_)
-    first[np.unique(each, return_index=True)[1]] = True
-    rows = np.flatnonzero(first & ~np.isin(each, seen))
+    shown, group = np.unique(each, return_inverse=True)
     lane = np.zeros(len(parts.keys), np.intp)
     lane[parts.key] = lanes
-    slim = Batch(
-        parts.keys, parts.key[batch.key[rows]], batch.unit[rows], batch.value[rows],
-        batch.sign[rows], np.zeros(len(parts.keys), np.int32), batch.window,
+    bare = Batch(
+        parts.keys, parts.key[batch.key], batch.unit, batch.value, batch.sign,
+        np.zeros(len(parts.keys), np.int32), batch.window,
     )  # fmt: skip
-    done = bound.apply(known, slim, lane, pair_hash(parts.keys, batch.window) & ~_SEEN)
-    rows = rows[done.accepted]
+    hashed = pair_hash(parts.keys, batch.window) & ~_SEEN
+    done = bound.apply(known, bare, lane, hashed, Once(group, np.isin(shown, seen)))
+    rows = np.flatnonzero(done.accepted)
     used, _ = compact(batch.key[rows], len(batch.keys))
     sums = np.bincount(batch.key[rows], minlength=len(batch.keys))[used].astype(np.int64)
     part = Part(

@@ -39,6 +39,16 @@ class Accepted(NamedTuple):
     accepted: NDArray[np.bool_]  # (n,)
 
 
+class Once(NamedTuple):
+    """Groups of records of one unit; of each group at most one record is accepted."""
+
+    group: NDArray[np.intp]  # (n,) of each record; empty: every record counts
+    had: NDArray[np.bool_]  # (groups,) whether one was accepted before
+
+
+_EACH = Once(np.zeros(0, np.intp), np.zeros(0, np.bool_))
+
+
 @dataclass(frozen=True)
 class Bound:
     """A contribution bound.
@@ -118,6 +128,7 @@ class Bound:
         batch: Batch,
         lane: NDArray[np.intp],
         hashed: NDArray[np.uint32] | None = None,
+        once: Once = _EACH,
     ) -> Accepted:
         """Take the slice's records in order; ``lane`` (k,) is the lane of each key.
 
@@ -136,7 +147,7 @@ class Bound:
         used, left = np.array(units.used, np.uint16), np.array(units.left, np.int64)
         stored = Units(left, start, pair, used)
         told = hashes(batch) if hashed is None else hashed.astype(np.uint64)
-        made = decided(self, stored, batch.unit, batch.key, told, lane)
+        made = decided(self, stored, batch.unit, batch.key, told, lane, once)
         added = np.empty(len(made.code), np.uint64)
         added = np.sort(added[: bound_scan.new_pairs(made.code, made.row, made.met, added)])
         begins, most = np.empty(len(start), np.int64), len(pair) + len(added)
@@ -167,6 +178,7 @@ def decided(
     key: NDArray[np.intp],
     hashed: NDArray[np.uint64],
     lane: NDArray[np.intp],
+    once: Once = _EACH,
 ) -> Decided:
     """Take records in order; changes ``left`` and ``used`` of the stored units in place."""
     from .scan import decide
@@ -179,6 +191,7 @@ def decided(
     s = decide(
         units.start, units.pair, units.used, units.left,
         writeable(unit), writeable(key), hashed, writeable(lane),
+        writeable(once.group), once.had.copy(),
         bound.kind == "quadratic", np.asarray(bound.weights, np.int64), bound.most_per_lane(),
         bound.per_key, _SEED, table, code, row, fresh, met, accepted,
     )  # fmt: skip

@@ -59,7 +59,7 @@ def _stored(start: I64, pair: NDArray[np.uint32], unit: int, wanted: np.uint64) 
 @compiled
 def decide(
     start: I64, pair: NDArray[np.uint32], used: Used, left: I64,
-    unit: I64, key: I64, hashed: U64, lane: I64,
+    unit: I64, key: I64, hashed: U64, lane: I64, once: I64, had: Flags,
     quadratic: bool, weights: I64, caps: I64, per_key: int, seed: int,
     table: I64, code: U64, row: I64, fresh: Used, met: NDArray[np.uint8],
     accepted: Flags,
@@ -71,6 +71,8 @@ def decide(
         left: (u,) what remains of each bound; changed in place.
         unit, key: (n,) columns of the records.
         hashed, lane: (k,) columns of the keys.
+        once: (n,) group of each record; a group has at most one accepted record. Empty: no limit.
+        had: (groups,) whether a record of the group was accepted; changed in place.
         quadratic: whether the n-th record of a pair and lane costs ``weights[lane]·(2n-1)``; else
             each costs 1.
         weights, caps: (lanes,) parameters of a quadratic bound.
@@ -85,7 +87,7 @@ def decide(
     for n in range(len(unit)):
         accepted[n] = False
         owner = unit[n]
-        if left[owner] < least:
+        if left[owner] < least or (len(once) and had[once[n]]):
             continue
         which, at = hashed[key[n]], lane[key[n]]
         wanted = (np.uint64(owner) << _HALF) | which
@@ -110,6 +112,8 @@ def decide(
         if fine:
             accepted[n] = True
             met[slot] = 1
+            if len(once):
+                had[once[n]] = True
             left[owner] -= price
             count[at] += np.uint16(1)
     return pairs

@@ -10,7 +10,7 @@ from hushstream.errors import ContractError
 from hushstream.mechanisms.columns import Batch, Units, empty_units
 from hushstream.mechanisms.keys import Keys
 from hushstream.mechanisms.parts.bounds import bounding
-from hushstream.mechanisms.parts.bounds.bounding import Bound
+from hushstream.mechanisms.parts.bounds.bounding import Bound, Once
 
 from ....oracles.bounds import taken
 
@@ -65,6 +65,16 @@ def test_keys_that_share_a_hash_pay_for_one_pair(monkeypatch: pytest.MonkeyPatch
     )
     test_every_step_gives_the_answers_of_the_definition(BOUNDS[2])
     test_every_step_gives_the_answers_of_the_definition(BOUNDS[5])
+
+
+def test_of_a_group_one_record_is_accepted_and_a_refused_one_does_not_stand_in_its_way() -> None:
+    batch = slice_of(Random(4), 1, 3, 5)._replace(key=np.array([0, 0, 1, 1, 2], np.intp))
+    once = Once(np.array([0, 1, 1, 1, 2], np.intp), np.array([False, False, True]))
+    done = Bound("quadratic", 3, (1,)).apply(
+        empty_units(1, 1, 3), batch, np.zeros(3, np.intp), np.arange(3, dtype=np.uint32), once
+    )
+    assert done.accepted.tolist() == [True, False, True, False, False]
+    assert done.units.left.tolist() == [1] and once.had.tolist() == [False, False, True]
 
 
 def test_no_key_has_the_reserved_hash(monkeypatch: pytest.MonkeyPatch) -> None:
