@@ -108,8 +108,8 @@ def watch_of(parameters: SlotParameters) -> Fraction:
         ParameterError: it would leave nothing for the sums.
     """
     share = Fraction(parameters.watch).limit_denominator(1000)
-    if not 0 <= share < 1:
-        raise ParameterError("watch", parameters.watch, "must lie in [0, 1)")
+    if not 0 <= share < 1 or (parameters.watch and not share):
+        raise ParameterError("watch", parameters.watch, "must be 0, or from 0.001 to below 1")
     return share
 
 

@@ -23,6 +23,7 @@ class PrivhpRules(SpaceRules):
         super()._noise()
         p, left = self.own, self.epsilon - self.total
         self.deletions, self.gauss = p["deletions"], p["noise"] == "gauss"
+        self.laplace = not self.gauss
         self.heights = self.horizon.bit_length()
         k = p["k"]
         if k is None:

@@ -37,6 +37,7 @@ class PakRules(SlotRules):
         self.keep = Fraction(p["decay"]).limit_denominator(10_000)
         self.late, rest = late, self.each - self.watch - self.anew
         self.counter = self._counter(p["counter"], late, rest, self.delta - sampling)
+        self.laplace = not self.counter.factors
         self.sums, self.kind = p["publish_warmup"], p["threshold"]
         if self.kind == "auto":
             ranks = p["tail"] or p["safety"] or p["factor"]

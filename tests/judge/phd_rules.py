@@ -51,6 +51,7 @@ class PhdRules(SpaceRules):
         if self.smoothing is None:
             self.smoothing = min(math.ceil(10 / self.count), LARGEST)
         self.kind = p["counter"]
+        self.laplace = self.kind != "matrix"
         self.forget = self.kind in ("simple", "block") if p["forget"] is None else p["forget"]
         self.private = Splits(share * each, self.step, p["theta"], p["floor"]) if share else None
         self.opening, self.opened = None, Fraction(0)

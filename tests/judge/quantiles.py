@@ -18,7 +18,7 @@ from .histogram import Judge, Window
 from .matrices import matrix
 from .numbers import STEPS, held, variances
 from .records import Event
-from .rows import plain, six
+from .rows import plain, six, widened
 from .rules import Rules, written
 from .stream import Clock
 
@@ -277,7 +277,7 @@ class QuantileJudge(Judge):
                  "above": (bands[-1], tree.band)}  # fmt: skip
         for name, (number, variance) in known.items():
             exact, rounded = Fraction(held(round(number))), six(math.sqrt(variance))
-            half_width = Fraction(repr(six(reach * rounded)))
+            half_width = widened(Fraction(repr(six(reach * rounded))), Fraction(1))
             either = float(exact - half_width), float(exact + half_width)
             if rules.config["sign"] is None:
                 either = max(either[0], 0.0), max(either[1], 0.0)

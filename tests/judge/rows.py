@@ -39,9 +39,13 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
     bounds = {f"sum:{c.path}": c.low for c in rules.columns}
     deletes = rules.config["sign"] is not None
 
-    def body(exact: Fraction, deviation: float, path: str | None) -> dict[str, Any]:
+    def body(
+        exact: Fraction, deviation: float, path: str | None, step: Fraction | None = None
+    ) -> dict[str, Any]:
         rounded = six(deviation)
         half = Fraction(repr(six(reach * rounded)))
+        if step is not None:
+            half = widened(half, step)
         said = exact.numerator if exact.denominator == 1 else float(exact)
         one = {"value": said, "stddev": rounded,
                "low": float(exact - half), "high": float(exact + half)}  # fmt: skip
@@ -51,7 +55,7 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
 
     grids = {"count": Fraction(1)} | {f"sum:{c.path}": c.grid for c in rules.columns}
     every = {name: body(value[name] * grids[name], math.sqrt(variance[name]) * float(grids[name]),
-                        None if name == "count" else name)
+                        None if name == "count" else name, grids[name])
              for name in grids if name in value}  # fmt: skip
     for a in rules.config["aggregate"]:
         label = a["name"] or (a["kind"] if a["kind"] == "count"
@@ -69,7 +73,7 @@ def shown(rules: Rules, value: Mapping[str, int], variance: Mapping[str, Any]) -
             mean = total["value"] / count["value"]
             spread = math.hypot(total["stddev"], mean * count["stddev"]) / count["value"]
             ends = Fraction(a["low"]), Fraction(a["high"])
-            exact = Fraction(mean).limit_denominator(1_000_000)
+            exact = near(mean, spread)
             one = body(exact, spread, None)
             # A mean of clipped values is between the smallest and the largest of them.
             moved = ends[0] if exact < ends[0] else ends[1] if exact > ends[1] else exact
@@ -126,6 +130,18 @@ def spread_of(
 def plain(exact: Fraction) -> float:
     """The nearest double; an integer stays an integer."""
     return exact.numerator if exact.denominator == 1 else float(exact)
+
+
+def widened(half: Fraction, step: Fraction) -> Fraction:
+    """Half an interval whose noise was rounded to steps: a narrow one may hold half a step less."""
+    steps = half / step
+    return half if steps >= 16 else max(half, step * math.ceil(steps - Fraction(1, 2)))
+
+
+def near(quotient: float, spread: float) -> Fraction:
+    """A quotient by a fraction of a small denominator, finer than a thousandth of its noise."""
+    fine = math.ceil(min(1000 / spread, 1e300)) if spread > 0 else 0
+    return Fraction(quotient).limit_denominator(max(10**6, fine))
 
 
 def six(value: float) -> float:

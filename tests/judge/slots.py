@@ -16,7 +16,7 @@ from .between import Between
 from .histogram import Judge, Release
 from .numbers import held
 from .purses import Costs
-from .rows import named, plain, six, utc
+from .rows import named, plain, six, utc, widened
 from .rules import Rules
 from .stream import Clock, Objection, Placed
 
@@ -26,6 +26,8 @@ DIGITS = 2e-5  # of a deviation: the order of a sum may change its sixth digit
 
 class SlotRules(Rules):
     """What follows from the configuration of a stream of values, for any mechanism."""
+
+    laplace = True  # the law of the noise of sums
 
     def __init__(self, config: dict[str, Any], *more: Any) -> None:
         mechanism = config["mechanism"]
@@ -155,7 +157,8 @@ class SlotJudge(Judge):
         """A released number; ``steps`` is the number of output steps in a grid step."""
         release, unit = self.rules.config["release"], self.rules.grid / steps
         exact = held(value) * unit
-        return number(exact, math.sqrt(variance) * float(unit), release, self.floored)
+        spread = math.sqrt(variance) * float(unit)
+        return number(exact, spread, release, self.floored, unit, self.rules.laplace)
 
     @property
     def floored(self) -> bool:
@@ -164,12 +167,16 @@ class SlotJudge(Judge):
 
 
 def number(
-    exact: Fraction, spread: float, release: dict[str, Any], floored: bool
-) -> dict[str, Any]:
+    exact: Fraction, spread: float, release: dict[str, Any], floored: bool, step: Fraction,
+    laplace: bool,
+) -> dict[str, Any]:  # fmt: skip
     """A number with its error, which may differ in the sixth digit."""
-    reach = NormalDist().inv_cdf((1 + float(Fraction(release["confidence_level"]))) / 2)
+    level = float(Fraction(release["confidence_level"]))
+    reach = NormalDist().inv_cdf((1 + level) / 2)
+    if laplace:  # |b| > x with the probability e^(-x√2 / deviation)
+        reach = max(reach, -math.log(1 - level) / math.sqrt(2))
     rounded = six(spread)
-    half = Fraction(repr(six(reach * rounded)))
+    half = widened(Fraction(repr(six(reach * rounded))), step)
     slack = DIGITS * float(half)
     out: dict[str, Any] = {"value": plain(exact)}
     out["stddev"] = Between(rounded * (1 - DIGITS), rounded * (1 + DIGITS))

@@ -27,6 +27,7 @@ class SpaceRules(Rules):
     """What follows from the configuration of a map, for any mechanism."""
 
     floored = True
+    laplace = True  # the law of the noise of counts
 
     def __init__(self, config: dict[str, Any], *more: Any) -> None:
         mechanism = config["mechanism"]
@@ -187,7 +188,14 @@ class SpaceJudge(Judge):
         for code, (values, squares) in leaves.items():
             key = code.to_bytes(8, "big")
             shown = {
-                name: number(Fraction(value, grid), math.sqrt(square) / grid, release, True)
+                name: number(
+                    Fraction(value, grid),
+                    math.sqrt(square) / grid,
+                    release,
+                    True,
+                    Fraction(1, grid),
+                    rules.laplace,
+                )
                 for name, value, square in zip(names, values, squares, strict=True)
             }
             row = named(rules, trigger, key, {"cell": key.hex()}, shown)

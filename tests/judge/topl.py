@@ -142,7 +142,7 @@ class ToplJudge(Judge):
             value = steps * rules.grid
             if name == "mean":
                 value = min(max(value, Fraction(0)), survey.bound)
-            made[name] = number(value, float(square) ** 0.5, release, floored)
+            made[name] = number(value, float(square) ** 0.5, release, floored, rules.grid, False)
         if floored:
             top = float(survey.bound)
             for end in ("low", "high"):

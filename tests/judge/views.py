@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from .completed import Place, Published, Source, complete
 from .gaussian import root
 from .having import cells, holds, ordered
-from .rows import plain, six
+from .rows import near, plain, six
 from .rules import Rules
 
 CLOSE = 2e-5  # part of an interval's width: its ends have six digits
@@ -183,12 +183,12 @@ class ViewJudge:
         half = a.value * b.value - square * covariance
         spread = root(max(half**2 - first * last, Fraction(0)))
         exact = Fraction(plain(a.value) / plain(b.value))
-        told = exact.limit_denominator(1_000_000)
+        variance = max((va + exact**2 * vb - 2 * exact * covariance) / b.value**2, Fraction(0))
+        told = near(float(exact), math.sqrt(variance))
         ends = [float(told + (half + way * spread) / first - exact) for way in (-1, 1)]
         if a.floored:
             ends = [max(end, 0.0) for end in ends]
-        variance = (va + exact**2 * vb - 2 * exact * covariance) / b.value**2
-        return Number(told, max(variance, Fraction(0)), a.floored, (ends[0], ends[1]))
+        return Number(told, variance, a.floored, (ends[0], ends[1]))
 
     def lead(self, name: str) -> tuple[str, Fraction]:
         """The count whose noise is part of a value's noise, and its factor."""

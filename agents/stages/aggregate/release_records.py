@@ -40,7 +40,7 @@ from ...deployment.model import Pipeline
 from ...deployment.published import shapes, statement
 from ...deployment.published.statement import significant
 from ..step import Out, route
-from .stated_values import StatedValues
+from .stated_values import StatedValues, deviations
 
 
 class Writer:
@@ -59,7 +59,8 @@ class Writer:
         self._shard = shard
         self._sealing = sealing
         self._quantile = NormalDist().inv_cdf((1 + pipeline.confidence) / 2)
-        self._values = StatedValues(pipeline, self._quantile)
+        noise = pipeline.mechanism.guarantee.distribution
+        self._values = StatedValues(pipeline, deviations(pipeline.confidence, noise))
         self._name = named(trigger)
         windows, number = pipeline.windows, trigger.window
         self._window = {"start": utc(windows.opens(number)), "end": utc(windows.end(number))}

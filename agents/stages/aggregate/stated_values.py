@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 from ....mechanisms.contract import Output
@@ -20,7 +21,20 @@ from ...deployment.published import shapes
 from ...deployment.published.statement import significant
 
 Ends = tuple[Fraction, Fraction]
+NARROW = 16  # grid steps from a value to its interval's end; further out, a step hardly counts
 MOST_SCALES = 4096  # kept; more only if variances differ from row to row
+
+
+def deviations(confidence: float, distribution: str) -> float:
+    """Standard deviations on each side of a value that hold the noise with this probability.
+
+    Laplace noise b has the deviation b·√2 and lies beyond x with probability e^(-x/b). Of a sum of
+    such draws, the tails lie between those of one draw and of the normal distribution.
+    """
+    normal = NormalDist().inv_cdf((1 + confidence) / 2)
+    if distribution != "discrete_laplace":
+        return normal
+    return max(normal, -math.log(1 - confidence) / math.sqrt(2))
 
 
 class Scale(NamedTuple):
@@ -66,7 +80,7 @@ class StatedValues:
     """The values of a pipeline's rows.
 
     Args:
-        quantile: of the normal distribution, at which an interval ends on each side.
+        quantile: standard deviations on each side of an interval, see `deviations`.
     """
 
     def __init__(self, pipeline: Pipeline, quantile: float) -> None:
@@ -111,7 +125,8 @@ class StatedValues:
 
     def _scale(self, name: str, place: int, variance: float) -> Scale:
         output, stddev = self._outputs[place], self._stddev(place, variance)
-        grid, reach, most = output.grid, self._reach(stddev), output.most
+        grid, most = output.grid, output.most
+        reach = self._whole(self._reach(stddev), grid)
         unit = math.lcm(*(one.denominator for one in (grid, reach, most or Fraction(0))))
         within = None if most is None else (0, int(most * unit))
         least = 0 if name in self._floored else None
@@ -127,6 +142,16 @@ class StatedValues:
 
     def _reach(self, stddev: float) -> Fraction:
         return Fraction(repr(significant(self._quantile * significant(stddev))))
+
+    @staticmethod
+    def _whole(reach: Fraction, grid: Fraction) -> Fraction:
+        """Widen a narrow interval, as noise was rounded to the grid on which the exact value lies.
+
+        Rounded noise lies within n steps if the noise lies within n + 1/2; so does the noise of
+        the level if n is the first whole number from half a step below the end on.
+        """
+        steps = reach / grid
+        return max(reach, math.ceil(steps - Fraction(1, 2)) * grid) if steps < NARROW else reach
 
     # -- values that are computed from several columns, or have ends of their own -----------------
 

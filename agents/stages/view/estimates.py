@@ -12,12 +12,9 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ....mechanisms.parts.bounds.stated import plain
+from ....mechanisms.parts.bounds.stated import plain, quotient
 from ....topics.releases import Value
 from ...deployment.published.statement import significant
-
-DENOMINATOR = 1_000_000
-"""The largest denominator of a released quotient, as of means."""
 
 
 class Noisy(NamedTuple):
@@ -83,13 +80,13 @@ def ratio(above: Noisy, below: Noisy, covariance: float | None, quantile: float)
         return None
     r = a / b
     half = a * b - z2 * cov
+    spread = max(va + r * r * vb - 2 * r * cov, 0.0) / (b * b)
+    value = quotient(r, math.sqrt(spread))
     root = math.sqrt(max(half * half - square * (a * a - z2 * va), 0.0))
-    value = Fraction(r).limit_denominator(DENOMINATOR)
     ends = tuple(
         value + _rounded(end - r) for end in ((half - root) / square, (half + root) / square)
     )
     low, high = (float(max(end, Fraction(0))) if above.floored else float(end) for end in ends)
-    spread = max(va + r * r * vb - 2 * r * cov, 0.0) / (b * b)
     return Noisy(value, spread, (low, high), above.floored)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
@@ -15,6 +16,18 @@ def plain(value: Fraction) -> int | float:
     (2, 0.25)
     """
     return value.numerator if value.denominator == 1 else float(value)
+
+
+def quotient(value: float, stddev: float) -> Fraction:
+    """The fraction next to a quotient of released numbers whose rounding its noise hides.
+
+    The denominator is at most a million, or more where the noise is finer than a thousandth.
+
+    >>> quotient(1 / 3, 0.1), quotient(3.3e-7, 6e-12) == 0
+    (Fraction(1, 3), False)
+    """
+    finest = math.ceil(min(1000 / stddev, 1e300)) if stddev > 0 else 0
+    return Fraction(value).limit_denominator(max(1_000_000, finest))
 
 
 def stated_records(most: int, unit: str) -> dict[str, Any]:

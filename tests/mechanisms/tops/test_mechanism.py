@@ -309,8 +309,9 @@ def test_a_watch_counts_what_the_threshold_cuts() -> None:
     assert len(set(drawn[:16])) > 3  # each trigger has a draw of its own
     plain = build(SMALL, SETTING)
     assert plain.watch is None and plain.tree.epsilon == 1
-    with pytest.raises(ParameterError, match="watch"):
-        build(replace(SMALL, watch=1.0), SETTING)
+    for wrong in (1.0, 0.0004):  # the latter would round to nothing
+        with pytest.raises(ParameterError, match=f"watch = {wrong}"):
+            build(replace(SMALL, watch=wrong), SETTING)
 
 
 def test_settings_that_clash_are_named() -> None:

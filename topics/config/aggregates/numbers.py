@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from ....formats.events.fields import NumericField
 from ....mechanisms.entry import Objection
-from ....mechanisms.parts.bounds.stated import plain
+from ....mechanisms.parts.bounds.stated import plain, quotient
 from ..expressions.conditions import Condition, every
 from ..toml.values import FieldPath, ValueName, above
 from .contract import COUNT, Estimate, label_of, sum_of
@@ -123,7 +123,7 @@ class Mean(OfField):
             return None
         mean = plain(total.value) / number
         spread = math.hypot(total.stddev, mean * count.stddev) / number
-        inside = min(max(Fraction(mean).limit_denominator(1_000_000), self.low), self.high)
+        inside = min(max(quotient(mean, spread), self.low), self.high)
         return Estimate(inside, spread, (self.low, self.high))
 
 

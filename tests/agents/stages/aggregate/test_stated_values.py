@@ -7,9 +7,10 @@ from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hushstream.agents.stages.aggregate import stated_values
-from hushstream.agents.stages.aggregate.stated_values import StatedValues
+from hushstream.agents.stages.aggregate.stated_values import StatedValues, deviations
 from hushstream.mechanisms.contract import ALWAYS, SIGNED, Output
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +63,10 @@ def test_a_column_is_stated_as_fractions_would_state_it(
     value = steps * grid
     if most is not None:
         value = min(max(value, Fraction(0)), most)
-    low, high = (value + sign * Fraction(repr(digits(1.96 * stddev))) for sign in (-1, 1))
+    half = Fraction(repr(digits(1.96 * stddev)))
+    if (steps_out := half / grid) < 16:
+        half = max(half, round(steps_out - Fraction(1, 10**9)) * grid)
+    low, high = value - half, value + half
     if least:
         low, high = max(low, Fraction(0)), max(high, Fraction(0))
     if most is not None and inserting:
@@ -101,3 +105,34 @@ def test_what_follows_from_a_variance_is_kept_within_limits(
     for variance in (1.0, 4.0, 9.0, 16.0, 25.0, 4.0):
         assert values.of([10, 0], [variance, 1.0])["count"]["stddev"] == variance**0.5
     assert len(values._scales) == 3
+
+
+def held(law: str, deviation: float, confidence: float) -> float:
+    """The share of intervals that hold the exact value, which is a whole number."""
+    rng, many = np.random.default_rng(7), 40_000
+    noise = rng.normal(0, deviation, many) if law == "discrete_gaussian" else rng.laplace(
+        0, deviation / np.sqrt(2), many
+    )  # fmt: skip
+    values = of_one(Output("v", Fraction(1), SIGNED), False, False)
+    values._quantile = deviations(confidence, law)
+    told = [values.of([n], [deviation**2])["v"] for n in np.rint(noise).astype(int).tolist()]
+    return float(np.mean([one["low"] <= 0 <= one["high"] for one in told]))
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99, 0.999])
+@pytest.mark.parametrize("deviation", [0.39, 0.47, 0.84, 0.94, 2.3, 40.0])
+@pytest.mark.parametrize("law", ["discrete_gaussian", "discrete_laplace"])
+def test_intervals_hold_at_their_level_whatever_the_law_and_the_size_of_the_noise(
+    law: str, deviation: float, confidence: float
+) -> None:
+    slack = 5 * (confidence * (1 - confidence) / 40_000) ** 0.5
+    assert held(law, deviation, confidence) >= confidence - slack - (0.01 if deviation > 16 else 0)
+
+
+def test_the_sum_of_several_laplace_draws_lies_within_the_interval_of_one() -> None:
+    rng = np.random.default_rng(8)
+    for draws in (2, 3, 8):
+        sums = rng.laplace(0, (1 / (2 * draws)) ** 0.5, (200_000, draws)).sum(1)
+        for confidence in (0.95, 0.99, 0.999):
+            far = np.mean(np.abs(sums) > deviations(confidence, "discrete_laplace"))
+            assert far <= (1 - confidence) * 1.05 + 2e-4

@@ -93,3 +93,14 @@ def test_an_unknown_covariance_is_never_smaller_than_any(covariance: float) -> N
 @pytest.mark.parametrize("below", [0.0, -300.0, 19.0])
 def test_there_is_no_quotient_by_what_may_be_nothing(below: float) -> None:
     assert ratio(normal(50, 10), normal(below, 10), 0.0, Z) is None
+
+
+def test_a_small_quotient_keeps_its_value_and_its_interval() -> None:
+    def count(value: int) -> Noisy:
+        return Noisy(Fraction(value), 25.0)
+
+    for above in (300, 700):
+        one = ratio(count(above), count(10**9), None, 1.96)
+        assert one is not None and one.ends is not None
+        assert float(one.value) == pytest.approx(above / 1e9, rel=1e-3)
+        assert one.ends[0] < above / 1e9 < one.ends[1]

@@ -331,3 +331,9 @@ def test_a_variance_of_too_few_records_is_null_and_a_negative_one_0() -> None:
     assert [v.finish(four).value for v in both] == [25, Fraction(25 * (4 / 3))]  # type: ignore[union-attr]
     root = Stddev("stddev", *given).finish(four)
     assert root is not None and root.value == 5 and root.square == both[0].finish(four)
+
+
+def test_a_small_mean_keeps_its_value() -> None:
+    mean = Mean(kind="mean", field="x", low=Fraction(0), high=Fraction(1, 10**6))
+    made = mean.finish([Estimate(Fraction(10**6), 5.0), Estimate(Fraction(33, 100), 6e-6)])
+    assert made is not None and float(made.value) == pytest.approx(3.3e-7, rel=1e-3)
