@@ -35,7 +35,7 @@ LATER = '''
 [[pipeline]]
 name = "later"
 query = """SELECT COALESCE(z.borough, 'none') AS borough, COUNT(*) FROM trips
-    JOIN zones AS z ON at.zone = z.id WHERE z.borough <> 'Bronx' OR z.borough IS NULL
+    LEFT JOIN zones AS z ON at.zone = z.id WHERE z.borough <> 'Bronx' OR z.borough IS NULL
     GROUP BY 1, TUMBLE(t, INTERVAL '2' HOUR)"""
 public_keys = "natural"
 window = { origin = "2019-03-01T00:00:00Z" }

@@ -35,7 +35,9 @@ from .outer.joined import (
     chosen_by_unit,
     joins_of,
     looked_up,
+    unnamed,
     with_rows,
+    with_rows_only,
 )
 from .outer.outer import name_of
 from .parsing.parsed import Parsed, expression_of
@@ -80,7 +82,7 @@ class SelectOfInput:
         self._quantiles: list[Quantile] = []
         self._chosen: list[dict[str, Any]] = []  # derived numbers, chosen by cases
         self._bounded = False  # whether a sum is bounded in BigQuery's way
-        self.notes: list[str] = []
+        self.notes = list(unnamed(select, self._joins))
         self.columns: dict[str, str] = {}  # column of SELECT -> released name; "": window
 
     def settings(self) -> dict[str, Any]:
@@ -99,7 +101,8 @@ class SelectOfInput:
         if self._derive or numbers:
             found["derive"] = self._derive | numbers
         self._check_conditions()
-        if where := conditions_of(self._select.args.get("where"), self._table, self._source.time):
+        where = conditions_of(self._select.args.get("where"), self._table, self._source.time)
+        if where := with_rows_only(where, self._joins):
             found["where"] = where
         if not self._quantiles:
             found["aggregate"] = [one.setting for one in aggregates] or "keys"
@@ -338,10 +341,6 @@ class SelectOfInput:
             self.notes.append(f"{shown(node)}: released as it is; {how} it when it is read")
         return inner
 
-    def _selected(self) -> set[str | None]:
-        """Fields that are columns of SELECT."""
-        return {path_of(one.unalias(), self._table) for one in self._select.expressions}
-
     def _of_window(self, node: exp.Expr) -> bool:
         """Whether a column of SELECT names the window, which every release does anyway."""
         if not self._windowed:
@@ -373,7 +372,8 @@ class SelectOfInput:
         if names_window(node, self._table) and isinstance(node, exp.Anonymous):
             raise refused(node, "names a window that is not in GROUP BY: group by it too")
         if (path := path_of(node, self._table)) is not None:
-            unused = [one for one in self._paths if one and one not in self._selected()]
+            selected = {path_of(one.unalias(), self._table) for one in self._select.expressions}
+            unused = [one for one in self._paths if one and one not in selected]
             near = difflib.get_close_matches(path, unused, 1, 0.7)
             raise refused(
                 node,

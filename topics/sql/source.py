@@ -54,6 +54,6 @@ def source_of(
     if (of := found[0].attributes_of) is not None:
         raise QueryError(
             f"FROM {name}: it states attributes of units, and has no records that count: write "
-            f"FROM {of} JOIN {name}"
+            f"FROM {of} LEFT JOIN {name}"
         )
     return found[0], tuple(dict.fromkeys(filter(None, (given.alias, name, last))))

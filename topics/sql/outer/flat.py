@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from ..columns import path_of
@@ -19,7 +21,7 @@ def flattened(select: exp.Select) -> exp.Select:
     """The query over the innermost table, with the conditions of all levels.
 
     Raises:
-        QueryError: an inner query groups, counts, joins, or names no such column.
+        QueryError: an inner query groups, counts, or names no such column.
     """
     named = named_queries(select)
     select.set("with_", None)
@@ -55,6 +57,24 @@ def named_queries(select: exp.Select) -> dict[str, exp.Expr]:
     return {one.alias: one.this for one in clause.expressions}
 
 
+def joined_names(select: exp.Select) -> list[str]:
+    """The names that qualify columns of the tables that a query joins."""
+    return [one.this.alias_or_name for one in select.args.get("joins") or ()]
+
+
+def _joined(join: exp.Join, replaced: Callable[[exp.Expr], exp.Expr]) -> exp.Join:
+    """A join of the outer query, by columns of the inner one's table."""
+    on, using = join.args.get("on"), list[exp.Expr](join.args.get("using") or ())
+    if len(using) == 1:
+        name = exp.to_identifier(using[0].name, quoted=True)
+        table = exp.to_identifier(join.this.alias_or_name, quoted=True)
+        on = exp.EQ(this=exp.Column(this=name), expression=exp.Column(this=name, table=table))
+        join.set("using", None)
+    if on is not None:
+        join.set("on", on.transform(replaced))
+    return join
+
+
 def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
     """Merge two SELECTs: columns of the inner one are replaced by their expressions."""
     if not isinstance(inner, exp.Select):
@@ -65,8 +85,11 @@ def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
         raise refused(inner, INNER)
     columns: dict[str, exp.Expr] = {}
     every = False
+    below, beside = joined_names(inner), joined_names(outer)
     for item in inner.expressions:
         if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and item.is_star):
+            if below and getattr(item, "table", "") in ("", *below):
+                raise refused(item, "name the columns of a joined table: z.borough AS borough")
             every = True
         elif isinstance(item, exp.Alias | exp.Column):
             columns[item.alias_or_name] = item.this if isinstance(item, exp.Alias) else item
@@ -78,16 +101,23 @@ def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
             return node
         path = path_of(node, [alias] if alias else [])
         first, _, rest = (path or "").partition(".")
+        if rest and first in beside and first != alias:
+            return node  # a column of a table that the outer query joins
         if first in columns:
             found = columns[first].copy()
             if not rest:
                 return found
             if isinstance(found, exp.Column):
                 return exp.Column(this=node.this, table=found.this)
-        elif every:
+        elif every and first not in below:
             steps = (path or "").split(".")
             return exp.column(*reversed([exp.to_identifier(s, quoted=True) for s in steps[-4:]]))
         raise refused(node, f"the query within gives {', '.join(columns)}, and no such column")
+
+    def named(item: exp.Expr) -> exp.Expr:
+        made = item.transform(replaced)
+        keeps = not isinstance(item, exp.Column) or item.is_star or made.output_name == item.name
+        return made if keeps else exp.alias_(made, item.name, quoted=True)
 
     outer = outer.copy()
     wheres = [one for one in (inner.args.get("where"), outer.args.get("where")) if one is not None]
@@ -95,7 +125,7 @@ def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
     for name in ("expressions", "where", "group"):
         value = outer.args.get(name)
         if isinstance(value, list):
-            outer.set(name, [one.transform(replaced) for one in value])
+            outer.set(name, [named(one) for one in value])
         elif isinstance(value, exp.Where):
             outer.set(name, value.transform(replaced))
         elif isinstance(value, exp.Group):
@@ -110,5 +140,7 @@ def merged(outer: exp.Select, inner: exp.Expr, alias: str) -> exp.Select:
         outer.set("where", exp.Where(this=both))
     elif wheres and outer.args.get("where") is None:
         outer.set("where", wheres[0].copy())
+    joins = [_joined(one, replaced) for one in outer.args.get("joins") or ()]
+    outer.set("joins", [*(one.copy() for one in inner.args.get("joins") or ()), *joins])
     outer.set("from_", inner.args["from_"].copy() if inner.args.get("from_") else None)
     return outer

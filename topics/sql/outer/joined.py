@@ -28,10 +28,12 @@ class Joined(NamedTuple):
     file: str  # or name of a lookup
     field: str  # path
     match: str  # column of the file
+    inner: bool = False  # whether a record without a row is left out
 
     @property
     def without(self) -> str:
-        return f"a record without a row in {self.file}"
+        missing = "whose row has no value" if self.inner else "without a row"
+        return f"a record {missing} in {self.file}"
 
     def settings(self, take: str, otherwise: Any) -> dict[str, Any]:
         """A derived column, as a person would write it."""
@@ -76,8 +78,13 @@ def joins_of(
         file, other = table_of(join.this, sources), _stating(join.this, source, sources)
         if file is None and other is None:
             raise refused(join.this, CLAUSES["joins"])
-        if (join.side or "LEFT").upper() != "LEFT" or join.kind not in ("", "INNER", "OUTER"):
+        side, kind = join.side.upper(), join.kind.upper()
+        kinds = ("", "INNER") if not side else ("", "OUTER")
+        if side not in ("", "LEFT") or kind not in kinds or join.args.get("method"):
             raise refused(join, f"a record has one row of the table, or none: write LEFT {_HOW}")
+        for part in ("version", "sample", "pivots"):
+            if join.this.args.get(part):
+                raise refused(join.this, "is read whole, and once: leave out all but its name")
         anonymous = other is None and (file or "").lower().endswith(FILES)
         name = join.this.alias if anonymous else join.this.alias_or_name
         if not name:
@@ -86,9 +93,14 @@ def joins_of(
             raise refused(join.this, f"another table is named {name} already: use another name")
         if other is not None:
             _check_unit(join, name, table, source, other)
+            if not side:
+                raise refused(
+                    join, f"leaves out units of which {other.topic} states nothing, and here every "
+                    f"record counts, theirs under '{UNMATCHED}': write LEFT JOIN",
+                )  # fmt: skip
             found[name] = JoinedAttributes(other.topic)
         else:
-            found[name] = Joined(file or "", *_matched(join, name, table))
+            found[name] = Joined(file or "", *_matched(join, name, table, list(found)), not side)
     for column in select.find_all(exp.Column):
         steps = [part.name for part in column.parts]
         if len(steps) > 2 and steps[0] in table and steps[1] in found:  # both would be z.borough
@@ -132,10 +144,12 @@ def table_of(node: exp.Expr, sources: Sequence[QuerySource]) -> str | None:
     return next((one.name for one in sources if one.public and node.name == one.name), None)
 
 
-def _matched(join: exp.Join, name: str, table: Sequence[str]) -> tuple[str, str]:
-    """The record's field and the table's column that a join compares."""
+def _matched(
+    join: exp.Join, name: str, table: Sequence[str], others: Sequence[str]
+) -> tuple[str, str]:
+    """The record's field and the table's column that a join compares; ``others``: joined before."""
     compared = _compared(join, name, table)
-    if compared is None:
+    if compared is None or compared[0].partition(".")[0] in others:
         raise refused(join, f"compare one field of the record with one column of the table: {_HOW}")
     return compared
 
@@ -209,6 +223,34 @@ def _parted(path: str, joins: Mapping[str, Join]) -> tuple[str, str] | None:
     """Table and column of a path that begins with the name of a joined table."""
     name, _, take = path.partition(".")
     return (name, take) if name in joins and take else None
+
+
+def with_rows_only(
+    where: Sequence[dict[str, Any]], joins: Mapping[str, Join]
+) -> list[dict[str, Any]]:
+    """Conditions of WHERE, and those of inner joins: that the record has a row of the table.
+
+    A comparison with one of the table's columns says so already.
+    """
+    asked = (one for one in where if one.get("present") is not False)
+    told = {column[0] for one in asked if (column := _parted(str(one.get("field")), joins))}
+    inner = [
+        {"field": f"{name}.{join.match}", "present": True} for name, join in joins.items()
+        if isinstance(join, Joined) and join.inner and name not in told
+    ]  # fmt: skip
+    return [*inner, *where]
+
+
+def unnamed(select: exp.Select, joins: Mapping[str, Join]) -> Iterator[str]:
+    """Say of each joined table without a named column how to name one."""
+    parts = [select.args.get(name) for name in ("where", "group")]
+    every = [*select.expressions, *(one for one in parts if one is not None)]
+    columns = [_column(node, list(joins)) for one in every for node in one.find_all(exp.Column)]
+    for name in joins.keys() - {column[0] for column in columns if column is not None}:
+        yield (
+            f"{name}: no column of it is named; a name without {name} and a dot, such as city, is "
+            "a field of the record"
+        )
 
 
 def with_rows(settings: Any, joins: Mapping[str, Join]) -> Any:

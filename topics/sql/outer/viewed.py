@@ -78,6 +78,8 @@ class _View:
         aliases(outer)
 
     def settings(self) -> dict[str, Any]:
+        for join in self._outer.args.get("joins") or ():
+            raise refused(join, "joins released rows: write it in the query within, which counts")
         key = self._key()
         values = [one for item in self._outer.expressions for one in self._value(item)]
         found: dict[str, Any] = {}

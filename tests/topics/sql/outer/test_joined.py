@@ -21,8 +21,7 @@ LOOKUP = {
     "joined",
     [
         LEFT,
-        LEFT.replace("LEFT ", ""),
-        LEFT.replace("LEFT ", "INNER "),
+        LEFT.replace("LEFT ", "LEFT OUTER "),
         LEFT.replace("r.at.zone = z.id", "z.id = at.zone"),
         LEFT.replace("'zones.csv'", "read_csv('zones.csv')"),
         LEFT.replace("'zones.csv'", "`zones.csv`"),
@@ -36,6 +35,74 @@ def test_a_column_of_a_public_table_is_looked_up_by_a_field_of_the_record(joined
     }  # fmt: skip
     (note,) = read.notes
     assert "counts under 'unmatched'; COALESCE(z.borough, 'other')" in note
+
+
+ROW = {"field": "at.zone", "lookup": "zones.csv", "match": "id", "take": "borough"}
+QUEENS = {**ROW, "equals": "Queens"}
+THERE = {"field": "at.zone", "lookup": "zones.csv", "match": "id", "take": "id", "present": True}
+
+
+@pytest.mark.parametrize("how", ["", "INNER "])
+def test_an_inner_join_leaves_out_records_without_a_row(how: str):
+    joined = LEFT.replace("LEFT ", how)
+    read = read_query(f"SELECT z.borough, COUNT(*) {joined} GROUP BY z.borough", SOURCES)
+    assert read.settings["where"] == [THERE]
+    assert read.settings["derive"] == {"borough": LOOKUP}
+    (note,) = read.notes
+    assert "a record whose row has no value in zones.csv counts under 'unmatched'" in note
+
+
+@pytest.mark.parametrize(
+    ("condition", "where"),
+    [
+        ("fare > 2", [THERE, {"field": "fare", "above": 2}]),
+        ("z.borough = 'Queens'", [QUEENS]),
+        ("z.borough = 'Queens' OR fare > 2",
+         [THERE, {"any": [QUEENS, {"field": "fare", "above": 2}]}]),
+        ("z.borough IS NULL", [THERE, {**ROW, "present": False}]),
+    ],
+)  # fmt: skip
+def test_a_condition_may_say_already_that_there_is_a_row(condition: str, where: Any):
+    joined = LEFT.replace("LEFT ", "")
+    read = read_query(f"SELECT page, SUM(CLIP(fare, 0, 9)) {joined} WHERE {condition} "
+                      "GROUP BY page", SOURCES)  # fmt: skip
+    assert read.settings["where"] == where
+
+
+def test_a_column_without_the_name_of_a_table_is_told_to_be_the_records():
+    read = read_query(f"SELECT borough, COUNT(*) {LEFT} GROUP BY borough", SOURCES)
+    assert read.settings["key"] == ["borough"] and "derive" not in read.settings
+    assert "z: no column of it is named; a name without z and a dot" in read.notes[0]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT b, COUNT(*) FROM (SELECT z.borough AS b {LEFT} WHERE r.fare > 3) GROUP BY b",
+        f"WITH q AS (SELECT z.borough AS place, fare {LEFT}), s AS (SELECT place AS b FROM q "
+        "WHERE fare > 3) SELECT b, COUNT(*) FROM s GROUP BY b",
+        "WITH q AS (SELECT r.at.zone AS id FROM trips AS r WHERE fare > 3) "
+        "SELECT z.borough AS b, COUNT(*) FROM q LEFT JOIN 'zones.csv' z USING (id) GROUP BY b",
+        "WITH q AS (SELECT * FROM trips WHERE fare > 3) SELECT z.borough AS b, COUNT(*) FROM q "
+        "LEFT JOIN 'zones.csv' AS z ON q.at.zone = z.id GROUP BY z.borough",
+        "SELECT q.b, COUNT(*) FROM (SELECT r.*, z.borough AS b FROM trips AS r LEFT JOIN "
+        "'zones.csv' AS z ON r.at.zone = z.id) AS q WHERE q.fare > 3 GROUP BY q.b",
+    ],
+)
+def test_a_query_within_may_join_and_so_may_the_one_around_it(query: str):
+    settings = read_query(query, SOURCES).settings
+    assert settings["derive"] == {"b": LOOKUP} and settings["key"] == ["b"]
+    assert settings["where"] == [{"field": "fare", "above": 3}]
+
+
+def test_an_inner_join_of_a_query_within_leaves_records_out():
+    joined = LEFT.replace("LEFT ", "")
+    query = f"SELECT page, COUNT(*) FROM (SELECT page {joined}) GROUP BY page"
+    assert read_query(query, SOURCES).settings["where"] == [THERE]
+    query = f"""SELECT page, COUNT(*) FROM (SELECT page, zip {joined}) AS q
+    JOIN 'zips.csv' AS y ON q.zip = y.zip GROUP BY page"""
+    zips = {"field": "zip", "lookup": "zips.csv", "take": "zip", "present": True}
+    assert read_query(query, SOURCES).settings["where"] == [THERE, zips]
 
 
 def test_a_query_names_the_key_of_records_without_a_row():
@@ -67,6 +134,24 @@ def test_a_column_of_the_same_name_needs_no_match():
         ("SELECT z.b FROM trips JOIN 'z.csv' z ON zone = 1 GROUP BY 1", "compare one field"),
         ("SELECT z.b FROM trips RIGHT JOIN 'z.csv' z ON zone = z.id GROUP BY 1", "or none"),
         ("SELECT z.b FROM trips CROSS JOIN 'z.csv' z GROUP BY 1", "or none"),
+        ("SELECT z.b FROM trips NATURAL JOIN 'z.csv' z GROUP BY 1", "or none"),
+        ("SELECT z.b FROM trips LEFT ANTI JOIN 'z.csv' z ON zone = z.id GROUP BY 1", "or none"),
+        ("SELECT z.b FROM trips ASOF JOIN 'z.csv' z ON zone = z.id GROUP BY 1", "or none"),
+        (
+            "SELECT z.b FROM trips LEFT JOIN 'z.csv' AS z TABLESAMPLE (9 PERCENT) ON zone = z.id "
+            "GROUP BY 1",
+            "is read whole, and once",
+        ),
+        (f"SELECT y.b {LEFT} LEFT JOIN 'b.csv' y ON z.a = y.id GROUP BY 1", "compare one field"),
+        (f"SELECT b FROM (SELECT * {LEFT}) GROUP BY b", "*: name the columns of a joined table"),
+        (f"SELECT b FROM (SELECT z.* {LEFT}) GROUP BY b", "z.*: name the columns of a joined"),
+        (f"SELECT z.b FROM (SELECT r.* {LEFT}) GROUP BY z.b", "and no such column"),
+        (f"SELECT z.b FROM (SELECT page {LEFT}) GROUP BY z.b", "and no such column"),
+        (
+            "SELECT zone, SUM(n) FROM (SELECT zone, page, COUNT(*) AS n FROM trips GROUP BY 1, 2) "
+            "q JOIN 'z.csv' z ON q.zone = z.id GROUP BY zone",
+            "joins released rows: write it in the query within, which counts",
+        ),
         (f"SELECT z.b, SUM(CLIP(z.a, 0, 1)) {LEFT} GROUP BY 1", "CASE WHEN z.a = ... THEN 1"),
         (f"SELECT page, COUNT(DISTINCT z.a) {LEFT} GROUP BY 1", "CASE WHEN z.a = ... THEN 1"),
         (f"SELECT page, MEDIAN(CLIP(z.a, 0, 9)) {LEFT} GROUP BY 1", "CASE WHEN z.a = ... THEN 1"),
@@ -86,10 +171,6 @@ def test_other_joins_are_refused_with_what_to_do(query, message):
     with pytest.raises(QueryError) as caught:
         read_query(query, SOURCES)
     assert message in str(caught.value)
-
-
-ROW = {"field": "at.zone", "lookup": "zones.csv", "match": "id", "take": "borough"}
-QUEENS = {**ROW, "equals": "Queens"}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +228,7 @@ def test_an_aggregate_may_have_a_condition_on_a_looked_up_column():
 
 
 def test_attributes_and_rows_stand_side_by_side():
-    query = f"""SELECT page, COUNT(*) AS n {LEFT} JOIN users u ON user = u.id
+    query = f"""SELECT page, COUNT(*) AS n {LEFT} LEFT JOIN users u ON user = u.id
     WHERE u.country = 'DE' AND z.borough = 'Queens' GROUP BY page"""
     read = read_query(query, WITH)
     assert read.settings["where"] == [QUEENS] and read.settings["key"] == ["page", "country"]
@@ -162,8 +243,8 @@ WITH = [*SOURCES, USERS]
     "joined",
     [
         "FROM trips AS r LEFT JOIN users AS u ON r.user = u.id",
-        "FROM trips AS r JOIN users AS u ON u.id = r.user",
-        "FROM trips JOIN users u ON trips.user = u.id",
+        "FROM trips AS r LEFT JOIN users AS u ON u.id = r.user",
+        "FROM trips LEFT JOIN users u ON trips.user = u.id",
     ],
 )
 def test_an_attribute_is_joined_by_the_unit(joined: str):
@@ -178,7 +259,7 @@ def test_an_attribute_is_joined_by_the_unit(joined: str):
 
 def test_an_attribute_may_be_a_part_of_a_value_and_have_a_value_without():
     query = """SELECT COALESCE(users.home.country, 'none') AS land, COUNT(*) FROM trips
-    JOIN users ON user = users.id GROUP BY 1"""
+    LEFT JOIN users ON user = users.id GROUP BY 1"""
     assert read_query(query, WITH).settings["derive"] == {
         "land": {"attribute": "home.country", "otherwise": "none"}
     }
@@ -198,7 +279,7 @@ def test_an_attribute_may_be_a_part_of_a_value_and_have_a_value_without():
     ],
 )  # fmt: skip
 def test_a_case_of_attributes_is_a_column_of_the_key(column: str, cases: Any, otherwise: Any):
-    joined = "FROM trips JOIN users AS u ON user = u.id WHERE u = 'x'"
+    joined = "FROM trips LEFT JOIN users AS u ON user = u.id WHERE u = 'x'"
     read = read_query(f"SELECT {column} AS kind, COUNT(*) {joined} GROUP BY {column}", WITH)
     assert read.settings == {
         "input": "trips", "key": ["kind"], "where": [{"field": "u", "equals": "x"}],
@@ -210,13 +291,13 @@ def test_a_case_of_attributes_is_a_column_of_the_key(column: str, cases: Any, ot
 
 def test_attributes_have_types_of_their_own():
     query = """SELECT CASE WHEN u.page = 3 THEN 1 ELSE 0 END AS c, page, COUNT(*)
-    FROM trips JOIN users u ON user = u.id WHERE page = 'a' GROUP BY c, page"""
+    FROM trips LEFT JOIN users u ON user = u.id WHERE page = 'a' GROUP BY c, page"""
     assert read_query(query, WITH).settings["key"] == ["c", "page"]
 
 
 def test_units_of_one_name_are_joined_by_it():
     users = USERS._replace(unit=("user",))
-    query = "SELECT u.country FROM trips JOIN users u USING (user) GROUP BY 1"
+    query = "SELECT u.country FROM trips LEFT JOIN users u USING (user) GROUP BY 1"
     settings = read_query(query, [*SOURCES, users]).settings
     assert settings["derive"]["country"]["attribute"] == "country"
 
@@ -224,23 +305,28 @@ def test_units_of_one_name_are_joined_by_it():
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("SELECT u.a FROM trips JOIN users u ON driver = u.id GROUP BY 1",
+        ("SELECT u.a FROM trips LEFT JOIN users u ON driver = u.id GROUP BY 1",
          r"write ON trips\.user = u\.id\. By another field"),
-        ("SELECT u.a FROM trips JOIN users u ON user = u.friend GROUP BY 1", "another unit"),
-        ("SELECT u.a FROM trips JOIN users u USING (id) GROUP BY 1", "another unit"),
+        ("SELECT u.a FROM trips LEFT JOIN users u ON user = u.friend GROUP BY 1", "another unit"),
+        ("SELECT u.a FROM trips LEFT JOIN users u USING (id) GROUP BY 1", "another unit"),
+        ("SELECT u.a FROM trips JOIN users u ON user = u.id GROUP BY 1",
+         "and here every record counts, theirs under 'unmatched': write LEFT JOIN"),
         ("SELECT u.a FROM trips CROSS JOIN users u GROUP BY 1", "one row of the table, or none"),
-        ("SELECT u.a FROM b JOIN users u ON user = u.id GROUP BY 1", "JOIN of two inputs"),
-        ("SELECT a, COUNT(*) FROM users GROUP BY a", "FROM trips JOIN users"),
-        ("SELECT UPPER(u.a) FROM trips JOIN users u ON user = u.id GROUP BY 1",
+        ("SELECT u.a FROM b LEFT JOIN users u ON user = u.id GROUP BY 1", "JOIN of two inputs"),
+        ("SELECT a, COUNT(*) FROM users GROUP BY a", "FROM trips LEFT JOIN users"),
+        ("SELECT UPPER(u.a) FROM trips LEFT JOIN users u ON user = u.id GROUP BY 1",
          "GROUP BY u.a, and add up .*; or let crm.users state it"),
-        ("SELECT CASE WHEN u.a = 'x' AND fare > 3 THEN 1 ELSE 0 END FROM trips JOIN users u "
+        ("SELECT CASE WHEN u.a = 'x' AND fare > 3 THEN 1 ELSE 0 END FROM trips LEFT JOIN users u "
          "ON user = u.id GROUP BY 1", "at the record and at its unit at once: GROUP BY a CASE of"),
-        ("SELECT u.a > fare FROM trips JOIN users u ON user = u.id GROUP BY 1", "GROUP BY a CASE"),
-        ("SELECT CASE WHEN u.a = 'x' THEN 1 END FROM trips JOIN users u ON user = u.id GROUP BY 1",
+        ("SELECT u.a > fare FROM trips LEFT JOIN users u ON user = u.id GROUP BY 1",
+         "GROUP BY a CASE"),
+        ("SELECT CASE WHEN u.a = 'x' THEN 1 END FROM trips LEFT JOIN users u ON user = u.id "
+         "GROUP BY 1",
          "write ELSE 'other'"),
-        ("SELECT SUM(CASE WHEN u.a = 'x' THEN 1 ELSE 0 END) FROM trips JOIN users u "
+        ("SELECT SUM(CASE WHEN u.a = 'x' THEN 1 ELSE 0 END) FROM trips LEFT JOIN users u "
          "ON user = u.id", "is a column of the key"),
-        ("SELECT page, SUM(CLIP(u.a, 0, 1)) FROM trips JOIN users u ON user = u.id GROUP BY page",
+        ("SELECT page, SUM(CLIP(u.a, 0, 1)) FROM trips LEFT JOIN users u ON user = u.id "
+         "GROUP BY page",
          "or compare it in WHERE"),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ SOURCES = [
     QuerySource("orders", "orders", ("user",), "created"),
     QuerySource("users", "users", ("id",), None, "orders"),
 ]
-FROM = "FROM orders o JOIN users u ON o.user = u.id"
+FROM = "FROM orders o LEFT JOIN users u ON o.user = u.id"
 
 
 def read(select: str, more: str) -> Query:
