@@ -58,23 +58,36 @@ def bare(node: exp.Expr) -> exp.Expr:
     return node
 
 
-_KEPT = (
-    "TEXT", "VARCHAR", "STRING", "BOOLEAN", "DOUBLE", "FLOAT", "FLOAT32", "FLOAT64", "DECIMAL",
-    "NUMERIC", "BIGNUMERIC", "REAL", "BIGDECIMAL",
+TEXTS, BOOLEAN = ("TEXT", "VARCHAR", "STRING"), "BOOLEAN"
+NUMBERS = (
+    "DOUBLE", "FLOAT", "FLOAT32", "FLOAT64", "DECIMAL", "NUMERIC", "BIGNUMERIC", "REAL",
+    "BIGDECIMAL",
 )  # fmt: skip
+_KEPT = (*TEXTS, BOOLEAN, *NUMBERS)
 _WHOLE = ("INT", "BIGINT", "SMALLINT", "TINYINT", "INTEGER", "INT64", "INT128")
 
 
 def cast_to_whole(node: exp.Expr) -> bool:
     """Whether an expression is a cast to whole numbers; some systems round, others truncate."""
-    return isinstance(node, exp.Cast | exp.TryCast) and node.to.sql().upper() in _WHOLE
+    return kind_of(node) in _WHOLE
+
+
+def kind_of(node: exp.Expr) -> str:
+    """The upper-case name of the type that a cast makes; empty for anything else."""
+    return str(node.to.sql().upper()) if isinstance(node, exp.Cast | exp.TryCast) else ""
 
 
 def uncast(node: exp.Expr) -> exp.Expr:
-    """An expression without casts that change no value: it is read as in the record."""
+    """An expression without casts: a field is read as in the record; see `casts_of`.
+
+    The cast of a constant to another type stays.
+    """
     node = bare(node)
-    while isinstance(node, exp.Cast | exp.TryCast) and node.to.sql().upper() in _KEPT:
-        node = bare(node.this)
+    while (kind := kind_of(node)) in _KEPT:
+        inner = bare(node.this)
+        if isinstance(inner, exp.Literal) and kind not in (TEXTS if inner.is_string else NUMBERS):
+            break
+        node = inner
     return node
 
 

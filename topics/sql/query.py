@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from .aggregates.lifted import lifted
 from .aggregates.stated import Scope
+from .casts import casts_of
 from .columns import QuerySource
 from .outer.flat import flattened
 from .outer.kept import ROWS, after_release
@@ -80,6 +81,7 @@ def read_query(
     found = SelectOfInput(select, read, Scope(source, table, clip or {}), sources)
     settings = found.settings()
     check_types(settings, source)
+    found.notes += casts_of(select, table, settings.get("key", ()))
     if asked is not read.select:
         found.notes.append(ROWS)
     view, over = read.said.view, None

@@ -321,8 +321,9 @@ def _end(node: exp.Expr, denied: bool, table: Sequence[str]) -> Table:
     path, given, turned = _sides(node, table)
     number = number_of(given)
     if number is None:
-        if isinstance(given, exp.Literal) and given.name.replace(".", "", 1).isdigit():
-            raise refused(node, f"write the number without quotes: {given.name}")
+        text = given.find(exp.Literal)
+        if text is not None and text.name.replace(".", "", 1).isdigit():
+            raise refused(node, f"write the number without quotes: {text.name}")
         raise refused(
             node,
             "only numbers have an order here: price > 10. Windows and triggers say which times "
