@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .aggregates.lifted import lifted
-from .aggregates.stated import Scope
+from .aggregates.stated import Scope, left_out
 from .casts import casts_of
 from .columns import QuerySource
 from .outer.flat import flattened
@@ -82,6 +82,7 @@ def read_query(
     settings = found.settings()
     check_types(settings, source)
     found.notes += casts_of(select, table, settings.get("key", ()))
+    found.notes += left_out(settings, select)
     if asked is not read.select:
         found.notes.append(ROWS)
     view, over = read.said.view, None

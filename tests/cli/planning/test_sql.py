@@ -41,7 +41,7 @@ def typed(path: Path, *words: str) -> str:
     if isinstance(result.exception, ConfigError):
         raise result.exception
     assert result.exit_code == 0, result.output
-    return result.output
+    return result.stdout if "--json" in words else result.output
 
 
 def test_a_query_is_shown_as_settings_with_its_cost_and_changes_nothing(path: Path) -> None:

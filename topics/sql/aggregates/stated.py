@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sqlglot import exp
+
 from ..columns import QuerySource
 from ..refusal import QueryError
 
@@ -79,3 +81,31 @@ def rounded(aggregates: Sequence[Aggregated]) -> Iterator[str]:
             f"{field}: each value counts as the nearest whole number; for decimals write "
             f"ROUND(CLIP({field}, low, high), 2)"
         )
+
+
+_SESSION = ("session_length", "session_events")
+"""Fields that every session has."""
+
+
+def left_out(settings: Mapping[str, Any], select: exp.Select) -> Iterator[str]:
+    """Say which fields a record must have for other aggregates of a query to count it.
+
+    In SQL, a record without the number is in COUNT(*) and in other sums.
+    """
+    stated = settings.get("aggregate", ())
+    found = [] if isinstance(stated, str) else list(stated)
+    where = (one for one in settings.get("where", ()) if one.get("present") is not False)
+    asked = {one.get("field") for one in where if "lookup" not in one}
+    made = _SESSION if "session" in settings else ()
+    there = {None, *asked, *settings.get("derive", {}), *settings.get("key", ()), *made}
+    summed = dict.fromkeys(one.get("field") for one in found if "where" not in one)
+    for path in (one for one in summed if one not in there):
+        if any(one.get("field") != path or "where" in one for one in found):
+            yield (
+                f"{path}: a record without it is a dead letter, which no aggregate counts; for the "
+                f"others to count it, write FILTER (WHERE {path} IS NOT NULL) after that of "
+                f"{path}, whose noise may double"
+            )
+    for path in (one for one in settings.get("inputs", {}).values() if one not in there):
+        if select.find(exp.Count) is not None:
+            yield f"{path}: a record without it is a dead letter, which COUNT(*) leaves out, too"
