@@ -14,6 +14,7 @@ import msgspec
 from ..schemas.schema import Known
 from .fields import InputFields, PipelineFields
 from .framed import Framing
+from .nesting import deep, shallow
 from .reasons import Bad, Reason, Unread, path_of
 from .types import ROLES, define, getter, paths_of, safely, tree_of, types_of
 
@@ -87,7 +88,9 @@ class ObjectReader:
     def _parse(self, values: Sequence[Any]) -> tuple[list[Any], Bad]:
         try:
             if max(map(len, values), default=0) <= self._largest:
-                return list(map(self._shared.decode, values)), {}
+                events = list(map(self._shared.decode, values))
+                if shallow(values):
+                    return events, {}
         except (msgspec.MsgspecError, TypeError, UnicodeDecodeError, RecursionError):
             pass  # at least one record is bad: decode one by one to find it
         bad: Bad = {}
@@ -101,12 +104,14 @@ class ObjectReader:
             bad[row] = value.reason
         elif len(value) > self._largest:
             bad[row] = "oversized"
+        elif deep(value):
+            bad[row] = "malformed"
         else:
             try:
                 return layout.decode(value)
             except msgspec.ValidationError as error:
                 bad[row] = Reason.at("wrong_type", path_of(error, layout.kinds))
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            except (msgspec.MsgspecError, UnicodeDecodeError):
                 bad[row] = "malformed"
         return None
 

@@ -43,7 +43,7 @@ def parse_avro(schema: Schema) -> AvroType:
         for _, text in schema.references:
             parser.parse(_decoded(text), "", 0)
         return parser.parse(_decoded(schema.text), "", 0)
-    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise UnusableSchema("not an Avro schema") from error
 
 

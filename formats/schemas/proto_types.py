@@ -125,7 +125,7 @@ def from_descriptor(text: str) -> ProtoFile | None:
     file = ProtoFile()
     try:
         _file(data, file)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UnusableSchema("not a file descriptor") from error
     return file
 

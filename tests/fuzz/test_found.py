@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import inspect
 import re
+import sys
 import time
 from typing import Any
 
@@ -277,6 +279,11 @@ def test_whether_a_schema_is_too_deep_does_not_depend_on_who_asks():
         assert refused(text, 0) == refused(text, 400) == (depth > 127)
     brackets = hostile_schemas.record('"user","doc":%s' % ("[" * 600 + "]" * 600), '"string"')
     assert refused(brackets, 0) and refused(brackets, 400)
+    # Where the stack has no room for the verdict, there is none.
+    room = sys.getrecursionlimit() - len(inspect.stack(0))
+    for left in (100, 60, 30):
+        with pytest.raises(RecursionError):
+            refused(hostile_schemas.nested(120), room - left)
 
 
 @pytest.mark.parametrize("size", [1 << 31, 1 << 63, 1 << 70])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .conditions import Bad, at
-from .records import refuse
+from .records import levels, refuse
 
 KINDS = ("attribute", "attribute_cases")
 
@@ -95,7 +95,7 @@ class Stated:
                     self._known.pop(unit, None)
                 return
             record = json.loads(value.decode(), parse_constant=refuse)
-            if not isinstance(record, dict):
+            if not isinstance(record, dict) or levels(record) > 64:
                 return
             how = self._asked[0]["of"]
             unit = (at(record, how["unit"][0], (str, int)),)

@@ -92,7 +92,7 @@ def read(
         if value is None or len(value) > source["max_record_bytes"]:
             raise Bad
         record = json.loads(value.decode(), parse_constant=refuse)
-        if not isinstance(record, dict):
+        if not isinstance(record, dict) or levels(record) > 64:
             raise Bad
         time = time_of(source["time"], timestamp, record)
         unit = tuple(at(record, path, (str, int)) for path in source["unit"])
@@ -128,6 +128,14 @@ def read(
     except (Bad, ValueError, TypeError, OverflowError, RecursionError):
         return None
     return Event(time, unit, key, values, sign, pair, number, numbers)
+
+
+def levels(value: Any) -> int:
+    """Lists and objects within each other."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(levels, inner), default=0)
 
 
 def attribute(how: dict[str, Any], known: dict[str, Any]) -> Any:

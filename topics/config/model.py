@@ -286,7 +286,7 @@ class Time:
 
 @dataclass(frozen=True)
 class InputSettings:
-    """One raw topic, and how its records are read. Paths into nested records are written a.b.c.
+    """One raw topic, and how its records are read.
 
     Attributes:
         name: name of the input in pipelines.
@@ -302,7 +302,7 @@ class InputSettings:
         dlq_payload: content of copies of dead letters and late records: everything, a keyed hash,
             or nothing.
         late: treatment of late and far-future records: drop them, or keep them in a topic.
-        max_record_bytes: larger records are unusable.
+        max_record_bytes: larger records are unusable; so are those deeper than 64 levels.
         attributes_of: input whose units' attributes (`derive`) this topic states, such as a
             compacted topic of users; then no pipeline reads it.
     """
