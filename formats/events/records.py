@@ -94,7 +94,7 @@ class RecordDecoder:
         (sight, bad), *sights = seen
         shared = Inspected(sight, bad, bad)
         time = self._times(shared, records)
-        unit = self._units(shared, values)
+        unit = self._units(shared)
         views = []
         readers = zip(self._pipelines, self._mechanisms, sights, strict=True)
         for p, m, (sight, own) in readers:
@@ -123,17 +123,17 @@ class RecordDecoder:
             seen.fault(row, word, self._fields.time or "")
         return out
 
-    def _units(self, seen: Inspected, values: list[Any]) -> list[Any]:
+    def _units(self, seen: Inspected) -> list[Any]:
         columns = [seen.column(path, "unit") for path in self._fields.unit]
         units: list[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-        # A short record cannot hold a huge unit.
-        small = max(map(len, filter(None, values)), default=0) <= MAX_UNIT
-        if small and len(columns) == 1 and None not in units:
+        # Characters of four bytes: a symbol or a number may be longer than its record.
+        quick = len(columns) == 1 and max(map(len, map(str, units)), default=0) <= MAX_UNIT // 4
+        if quick and None not in units:
             return units
         for row, parts in enumerate(zip(*columns, strict=True)):
             if None in parts:
                 seen.fault(row, "missing_unit", self._fields.unit[parts.index(None)])
-            elif not small and sum(len(str(v).encode()) for v in parts) > MAX_UNIT:
+            elif sum(len(str(part).encode()) for part in parts) > MAX_UNIT:
                 seen.bad.setdefault(row, "huge_unit")
         return units
 
