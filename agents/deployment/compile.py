@@ -11,6 +11,7 @@ from typing import Any
 from ...errors import ConfigError, ParameterError
 from ...formats.events.fields import NumericField, PipelineFields
 from ...formats.events.keys import encode_key
+from ...formats.events.types import paths_of, tree_of
 from ...mechanisms import catalogue
 from ...mechanisms.contract import UNIT, Mechanism, Setting
 from ...mechanisms.noise import SAMPLER_VERSION
@@ -81,11 +82,13 @@ def _input(
     pipelines: Sequence[Pipeline],
     partitions: Mapping[str, int],
 ) -> Input:
+    fields = input_fields(source)
+    tree_of(paths_of(fields, [p.fields for p in pipelines]))  # mechanisms' own names of fields too
     return Input(
         source.name,
         source.topic,
         partitions.get(source.topic, 1),
-        input_fields(source),
+        fields,
         source.partitioner,
         tuple(pipelines),
         source.attributes_of is not None,

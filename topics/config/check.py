@@ -9,7 +9,7 @@ from ..names import ledger_topic, reserved, set_aside
 from . import learn, sharing
 from .checks.connections import of_engine, of_kafka, of_registry
 from .checks.pipelines import of_limits, of_pipeline
-from .inputs import attributes
+from .inputs import attributes, roles
 from .model import Config, InputSettings, Time
 from .pipelines import views
 from .toml.read import Problem
@@ -17,6 +17,11 @@ from .toml.read import Problem
 
 def contradictions(config: Config) -> Iterator[Problem]:
     """Yield every contradiction of a configuration whose single values are valid."""
+    found = list(_contradictions(config))
+    yield from found or roles.parts(config)
+
+
+def _contradictions(config: Config) -> Iterator[Problem]:
     yield from of_kafka(config.kafka)
     yield from of_registry(config)
     yield from of_engine(config.engine)

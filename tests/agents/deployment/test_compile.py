@@ -189,3 +189,11 @@ def test_inputs_are_read_from_where_they_are_configured():
 def test_inputs_that_a_mechanism_does_not_have_are_refused(kind, more, hint):
     with pytest.raises(ConfigError, match=hint):
         with_inputs(kind, more=f"aggregate = [{FARE}]\n{more}")
+
+
+def test_a_part_of_an_input_that_is_named_like_its_mechanism_s_is_refused() -> None:
+    """It was met only as a worker started."""
+    text = PIPELINE.format(name="p", mechanism="", more='where = [{ field = "x1.a", above = 1 }]')
+    text = text.replace('key = ["page"]\n', "").replace('"histogram", budget = 4', '"phdstream"')
+    with pytest.raises(ConfigError, match="field 'x1"):
+        compiled(text=text.replace('unit_name = "user"', 'inputs = { x2 = "y" }'))

@@ -23,8 +23,8 @@ from .test_nesting import nested
 from .ways import one_by_one
 
 SYMBOLS = ["a", "x" * MAX_UNIT, "y" * (MAX_UNIT + 1), "z" * 1100]
-ODD: list[Any] = ["", "a", 'q"q', "é" * 2048, "é" * 2049, "x" * 1025, "x" * 5000, None, True, 1, -0.0,
-       1.5, 1e300, 1 << 62, 1 << 63, 1 << 64, -(1 << 63), 10**400, [1], {"x": 1}]  # fmt: skip
+ODD: list[Any] = ["", "a", 'q"q', "é" * 2048, "é" * 2049, "x" * 1025, "x" * 5000, None, True, 1,
+       -0.0, 1.5, 1e300, 1 << 62, 1 << 63, 1 << 64, -(1 << 63), 10**400, [1], {"x": 1}]  # fmt: skip
 AVRO = {"type": "record", "name": "E", "fields": [
     {"name": "user", "type": [{"type": "enum", "name": "U", "symbols": SYMBOLS}, "string", "long"]},
     {"name": "page", "type": ["null", "string", "long", "boolean", "double"]},
@@ -34,10 +34,11 @@ AVRO = {"type": "record", "name": "E", "fields": [
     {"name": "deep", "type": {"type": "record", "name": "D", "fields": [
         {"name": "next", "type": ["null", "D", {"type": "array", "items": "D"}]}]}}]}  # fmt: skip
 PARSED = fastavro.parse_schema(AVRO, _write_hint=False)
+_SYMBOLS = " ".join(f"{symbol} = {number};" for number, symbol in enumerate(SYMBOLS))
 PROTO = (
-    'syntax = "proto3"; enum U { %s } message E { U user = 1; string page = 2; string kind = 3; '
-    "int64 t = 4; double fare = 5; }"
-) % " ".join(f"{symbol} = {number};" for number, symbol in enumerate(SYMBOLS))
+    f'syntax = "proto3"; enum U {{ {_SYMBOLS} }} message E {{ U user = 1; string page = 2; '
+    "string kind = 3; int64 t = 4; double fare = 5; }"
+)
 
 
 def spoilt(random: Random, value: bytes) -> bytes | None:
@@ -55,7 +56,7 @@ def of_json(random: Random) -> bytes | None:
     if random.random() < 0.2:
         text = f'{text[:-1]},"{random.choice(list(body))}":{json.dumps(random.choice(ODD))}}}'
     if random.random() < 0.3:
-        return spoilt(random, nested(random.choice([2, 60, 61, 62, 63, 64, 65, 66, 900, 990, 2000])))
+        return spoilt(random, nested(random.choice([2, 61, 62, 63, 64, 65, 66, 900, 990, 2000])))
     return spoilt(random, text.encode())
 
 

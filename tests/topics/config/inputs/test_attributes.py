@@ -142,3 +142,15 @@ def test_an_attribute_is_no_value_whose_distinct_ones_are_counted():
             ('key = ["country", "page"]', 'key = ["page"]'),
             ('[{ kind = "count" }]', '[{ kind = "distinct", field = "country" }]'),
         )
+
+
+def test_an_attribute_is_no_part_of_another_or_of_the_unit() -> None:
+    choice = CHOICE.replace('"country"', '"home.country"')
+    other = 'derive.town = { attribute = "home", otherwise = "none" }'
+    for changes in (
+        [('attribute = "country"', 'attribute = "id.country"')],
+        [(COUNTRY, f"{choice}\n{other}"), ('["country", "page"]', '["country", "town"]')],
+    ):
+        with pytest.raises(ConfigError, match="one is a part of the other"):
+            read(*changes)
+    read(('attribute = "country"', 'attribute = "user.id"'))  # of other records than "user"

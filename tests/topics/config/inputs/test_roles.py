@@ -100,3 +100,50 @@ aggregate = [{ kind = "count" },
     with pytest.raises(ConfigError, match=r"^hush.toml:16: pipeline\[0\].aggregate\[1\].where: is"):
         loads(INPUT + rest, environ={})
     loads(INPUT + rest.replace('selection = "rounds"', 'selection = "threshold"'), environ={})
+
+
+OTHER = """
+[[pipeline]]
+name = "q"
+input = "orders"
+window = { length = "1d" }
+triggers = { every = "1d" }
+budget = { epsilon = 1, delta = 1e-6 }
+"""
+PARTS = ["k", "k.a", "k.a.b", "ka", "user", "user.id", "at", "at.zone"]
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.product(PARTS, PARTS)))
+def test_what_is_refused_is_what_no_worker_can_read(one: str, other: str) -> None:
+    """Compared with the decoder, which a worker makes as it starts."""
+    text = f'{INPUT}key = ["{one}"]\n{OTHER}key = "{other}"\n'
+    with pytest.MonkeyPatch.context() as unchecked:
+        unchecked.setattr(roles, "parts", lambda config: iter(()))
+        config = loads(text, environ={})
+    try:
+        (source,) = compile_config(config).inputs
+        assert source.decoder
+    except ConfigError:
+        with pytest.raises(ConfigError, match=r"hush\.toml:(13|21): .* one is a part of the other"):
+            loads(text, environ={})
+    else:
+        loads(text, environ={})
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "words"),
+    [
+        (20, "", f'{OTHER}key = ["k.a"]', r'pipeline\[1\]\.key\[0\]: "k.a" .*"k" of pipeline\[0\]'),
+        (14, "", '\nwhere = [{ field = "at.x", above = 1 }]',
+         r'pipeline\[0\]\.where\[0\]: "at.x" .* "at" of input\[0\]\.time'),
+        (4, '"at"', '"user.at"', r'input\[0\]\.unit: "user" .* "user.at" of input\[0\]\.time'),
+    ],
+)  # fmt: skip
+def test_a_value_with_parts_is_refused_with_its_line(
+    line: int, old: str, new: str, words: str
+) -> None:
+    """It was met only as a worker started."""
+    text = f'{INPUT}key = "k"'
+    text = text.replace(old, new) if old else text + new
+    with pytest.raises(ConfigError, match=rf"^hush\.toml:{line}: {words}"):
+        loads(text, environ={})
