@@ -77,6 +77,13 @@ def _wrong(data: Table, table: Table, learn: Table) -> str | None:
         return f"needs the name {min(taken)!r}, which another pipeline has"
     if "per_unit" in budget:
         return "is not possible with budget.per_unit: the activity of units has no cap for each"
+    for name in ("limit_epsilon", "limit_delta"):
+        if name in budget:
+            return (
+                f"is not possible with budget.{name} = {budget[name]}: "
+                f"{learnt_of(table['name'])!r} would have the whole limit anew; leave it out, and "
+                "bound the number of epochs with until, which ends both"
+            )
     if "session" in table:
         return "is not possible with session: the activity of units is of records, not of sessions"
     if ("budget" in learn) != ("at" in learn):

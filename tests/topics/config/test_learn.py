@@ -34,7 +34,7 @@ key = ["page"]
 unit_name = "user"
 window = { length = "1d", origin = 2020-01-01T00:00:00Z }
 triggers = { every = "6h" }
-budget = { epsilon = 1.0, delta = 1e-6, limit_epsilon = 30 }
+budget = { epsilon = 1.0, delta = 1e-6 }
 where = [{ field = "robot", equals = false }]
 lateness = "5m"
 """
@@ -59,7 +59,7 @@ def test_while_a_bound_is_learnt_two_pipelines_share_one_charge() -> None:
     assert set(found) == {"pages", "pages-activity"}
     purses = {p.purse for p in found.values()}
     (purse,) = purses
-    assert purse is not None and purse.limit_epsilon == 30
+    assert purse is not None and purse.limit_epsilon is None
     assert (purse.one.epsilon, purse.one.delta) == (1, Fraction(1, 10**6))
     costs = [p.mechanism.cost() for p in found.values()]
     assert total(costs, Fraction(1, 10**6))[0] <= 1
@@ -94,7 +94,7 @@ def test_from_the_boundary_on_one_pipeline_has_the_whole_charge_and_the_learnt_b
     assert (found["pages"].until, found["pages-activity"].until) == (END, END)
     last = found["pages-learnt"]
     assert (last.follows, last.windows.origin, last.until) == ("pages", END, None)
-    assert (last.purse, last.epsilon, last.limit_epsilon) == (None, 1, 30)
+    assert (last.purse, last.epsilon, last.limit_epsilon) == (None, 1, None)
     assert last.release_topic == found["pages"].release_topic
     assert last.mechanism.bounds("user")["budget"] == 24
     assert given["pages-learnt"].where == given["pages"].where
@@ -187,9 +187,19 @@ def test_what_contradicts_is_refused_with_its_line(more: str, said: str) -> None
         ('length = "1d", origin = 2020-01-01T00:00:00Z', "horizon = 4", "needs window.length"),
         ("budget = {", "#", "needs a budget"),
         (
-            "limit_epsilon = 30",
-            "per_unit = { epsilon = 8, delta = 1e-4 }",
+            "delta = 1e-6",
+            "delta = 1e-6, per_unit = { epsilon = 8, delta = 1e-4 }",
             "not possible with budget.per_unit",
+        ),
+        (
+            "delta = 1e-6",
+            "delta = 1e-6, limit_epsilon = 30",
+            "budget.limit_epsilon = 30: 'pages-learnt' would have the whole limit anew; leave it",
+        ),
+        (
+            "delta = 1e-6",
+            "delta = 1e-6, limit_delta = 1e-4",
+            "not possible with budget.limit_delta = 0.0001: ",
         ),
     ],
 )

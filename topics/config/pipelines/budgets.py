@@ -32,8 +32,8 @@ class BudgetSettings:
     Attributes:
         epsilon: ε per unit and epoch.
         delta: δ per unit and epoch.
-        limit_epsilon: ε of all epochs together; further epochs are refused.
-        limit_delta: δ of all epochs together; further epochs are refused.
+        limit_epsilon: ε of all epochs together; others are refused; not with `learn`.
+        limit_delta: δ of all epochs together; others are refused; not with `learn`.
         per_unit: most that one privacy unit may lose over many epochs.
     """
 
@@ -55,8 +55,8 @@ class SharedBudget:
             of their own.
         epsilon: ε per unit and epoch, of all members together.
         delta: δ per unit and epoch, likewise.
-        limit_epsilon: ε of all epochs together; further epochs are refused.
-        limit_delta: δ of all epochs together; further epochs are refused.
+        limit_epsilon: ε of all epochs together; others are refused; not with `learn`.
+        limit_delta: δ of all epochs together; others are refused; not with `learn`.
         per_unit: most that one privacy unit may lose over many epochs, by all members together.
     """
 
