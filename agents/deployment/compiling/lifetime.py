@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ....errors import ConfigError, ParameterError
 from ....mechanisms.accounting.lifetime import portion, purse, together
 from ....mechanisms.contract import Spending
+from ....mechanisms.parts.bounds.bounding import most_pairs
 from ....mechanisms.parts.bounds.lifetime import Cap
 from ....topics.config.load import Config
 from ....topics.config.pipelines.budgets import PerUnit
@@ -22,8 +23,8 @@ def with_caps(config: Config, pipelines: Sequence[Pipeline]) -> tuple[Pipeline, 
     """Give pipelines the caps that their budgets have; a shared one is of all its members.
 
     Raises:
-        ConfigError: a mechanism cannot have one, the period is not of whole epochs, or not a
-            single record could be accepted.
+        ConfigError: a mechanism cannot have one, the period is not of whole epochs, not a single
+            record could be accepted, or a unit's state could exceed a record of Kafka.
     """
     own = {p.name: p.budget.per_unit for p in config.pipeline}
     shared = {name: b.per_unit for b in config.budget for name in b.members}
@@ -46,13 +47,15 @@ def _lifetime(p: Pipeline, terms: PerUnit, group: Sequence[Pipeline]) -> Lifetim
     except ParameterError as error:
         asked = f"epsilon = {float(terms.epsilon):g}, delta = {float(terms.delta):g}"
         raise _refused(p, f"{asked}: pays for {error}") from error
+    cap = Cap(most, spending.opening, _epochs(p, terms))
+    _check_size(p, cap, spending.least)
     return Lifetime(
         terms.epsilon,
         terms.delta,
         terms.period,
         tuple(one.name for one in group),
         part,
-        Cap(most, spending.opening, _epochs(p, terms)),
+        cap,
     )
 
 
@@ -83,6 +86,23 @@ def _epochs(p: Pipeline, terms: PerUnit) -> int | None:
             f"{format_duration(length)}",
         )
     return terms.period // length
+
+
+def _check_size(p: Pipeline, cap: Cap, least: int) -> None:
+    """Refuse a bound with which a unit's row, which holds all open epochs, could be too large."""
+    windows: Schedule = p.windows
+    late = windows.lateness + p.max_future_skew
+    epochs = 2 + late // (windows.length * windows.per_epoch)
+    epochs = min(epochs, cap.epochs or epochs)
+    each, most = p.traits.bound // least, most_pairs(p.traits.pairs)
+    if min(epochs * each, cap.most // least) > most:
+        budget = p.mechanism.bounds(p.unit_name)["budget"]
+        raise _refused(
+            p,
+            f"mechanism.budget = {budget}: a unit's state may have to hold {epochs} open epochs of "
+            f"{each:,} keys or values each, and has room for {most:,} in all: lower "
+            "mechanism.budget",
+        )
 
 
 def _refused(p: Pipeline, why: str) -> ConfigError:

@@ -17,7 +17,7 @@ def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
     default = 12.0 if unknown else 4.0
     budget = rational("budget", default if parameters.budget is None else parameters.budget)
     if parameters.bound != "quadratic":
-        return _record_bound(parameters, budget)
+        return _record_bound(parameters, budget, setting.distinct)
     weight = _weight(parameters, budget) if unknown and values else Fraction(1)
     weights: tuple[int, ...] = (weight.denominator**2,)
     caps: tuple[int, ...] = (MOST,)
@@ -28,10 +28,10 @@ def bound_of(parameters: HistogramParameters, setting: Setting) -> Bound:
     left = budget * weights[0]
     if left < max(weights):
         raise ParameterError("budget", float(budget), "must be at least 1")
-    return Bound("quadratic", int(left), weights, caps=caps).storable()
+    return Bound("quadratic", int(left), weights, caps=caps).storable(setting.distinct)
 
 
-def _record_bound(parameters: HistogramParameters, budget: Fraction) -> Bound:
+def _record_bound(parameters: HistogramParameters, budget: Fraction, distinct: bool) -> Bound:
     if budget.denominator != 1:
         raise ParameterError("budget", float(budget), "must be a whole number of records")
     if parameters.adaptive_weight:
@@ -41,7 +41,7 @@ def _record_bound(parameters: HistogramParameters, budget: Fraction) -> Bound:
         per_key = at_least("per_key", parameters.per_key or 0, 1)
     if parameters.min_users > 1 and min(per_key, int(budget)) > 1:
         raise ParameterError("min_users", parameters.min_users, "needs bound quadratic")
-    return Bound("records", int(budget), (1,), per_key).storable()
+    return Bound("records", int(budget), (1,), per_key).storable(distinct)
 
 
 def _weight(parameters: HistogramParameters, budget: Fraction) -> Fraction:

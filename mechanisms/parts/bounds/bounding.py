@@ -27,7 +27,7 @@ RESERVED = np.uint32(0xFFFFFFFF)
 """A pair hash that no key has: for state about a unit as a whole."""
 
 MOST = 2**16 - 1  # records per pair and lane that `Units.used` can hold
-MOST_PAIRS = 100_000  # of a unit: its row in a changelog has up to 8 bytes each, and 900 kB
+MOST_PAIRS = 100_000  # entries of a unit; its changelog row has 8 bytes each at most, and 900 kB
 _LARGEST_BUDGET = 2**40
 _SEED = secrets.randbits(62)  # so that crafted keys cannot collide in the table
 
@@ -92,15 +92,19 @@ class Bound:
         full, rest = divmod(self.left, min(self.per_key, self.left))
         return full * min(self.per_key, self.left) ** 2 + rest**2
 
-    def storable(self) -> Bound:
+    def storable(self, distinct: bool = False) -> Bound:
         """Return itself if the state of any unit fits into a record.
 
+        Args:
+            distinct: whether pairs of key and value count.
+
         Raises:
-            ParameterError: a unit may count in too many keys.
+            ParameterError: a unit may count in too many keys, or with too many values.
         """
-        price = min(self.weights) if self.kind == "quadratic" else 1
-        if self.left > MOST_PAIRS * price:
-            rule = f"lets a unit count in more than the {MOST_PAIRS:,} keys that its state can hold"
+        price, most = min(self.weights) if self.kind == "quadratic" else 1, most_pairs(distinct)
+        if self.left > most * price:
+            does, what = ("show", "values") if distinct else ("count in", "keys")
+            rule = f"lets a unit {does} more than the {most:,} {what} that its state can hold"
             raise ParameterError("budget", self.left / self.weights[0], rule)
         return self
 
@@ -158,6 +162,16 @@ class Bound:
         )  # fmt: skip
         end = int(begins[-1])
         return Accepted(Units(left, begins, pairs[:end], counts[:end]), made.accepted)
+
+
+def most_pairs(distinct: bool) -> int:
+    """Most pairs of a unit that its state can hold; each of key and value has an entry of its own,
+    beside that of its key.
+
+    >>> most_pairs(False), most_pairs(True)
+    (100000, 50000)
+    """
+    return MOST_PAIRS // 2 if distinct else MOST_PAIRS
 
 
 class Decided(NamedTuple):

@@ -125,6 +125,43 @@ def test_what_no_cap_can_be_is_refused(given: str, more: str, why: str) -> None:
         compile_config(loads(body, environ={}))
 
 
+LARGE = "{ epsilon = 40, delta = 1e-7PERIOD }"
+
+
+def large(budget: int, period: str = "", more: str = "", given: str = LARGE) -> Pipeline:
+    """A pipeline whose units may count in ``budget`` keys."""
+    cap = given.replace("PERIOD", period)
+    bound = f'mechanism = {{ kind = "histogram", adaptive_weight = 0, budget = {budget} }}\n'
+    return made(cap, more=bound + more)[0]
+
+
+@pytest.mark.parametrize(
+    ("budget", "given", "why"),
+    [
+        (50_001, {}, "2 open epochs of 50,001 keys or values each, and has room for 100,000"),
+        (33_334, {"more": 'lateness = "24h"\n'}, "3 open epochs of 33,334 keys"),
+        (
+            25_001,
+            {"more": 'aggregate = [{ kind = "distinct", field = "item" }]\n'},
+            "2 open epochs of 25,001 keys or values each, and has room for 50,000",
+        ),
+    ],
+)
+def test_a_bound_whose_open_epochs_exceed_a_units_state_is_refused(
+    budget: int, given: dict[str, str], why: str
+) -> None:
+    said = rf"per_unit: mechanism\.budget = {budget}: .*{why}.* in all: lower mechanism\.budget"
+    with pytest.raises(ConfigError, match=said):
+        large(budget, **given)
+    assert large(budget - 1, **given).lifetime is not None
+
+
+def test_a_cap_or_a_period_may_keep_a_units_state_small() -> None:
+    assert large(100_000, ', period = "1d"').lifetime is not None  # one epoch is open, the period's
+    small = large(100_000, given="{ epsilon = 0.5, delta = 1e-7 }").lifetime
+    assert small is not None and small.cap.most < 100_000
+
+
 def test_a_period_needs_windows_of_a_length() -> None:
     body = text(cap("7d")).replace('window = { length = "1d" }', "window = { horizon = 4 }")
     with pytest.raises(ConfigError, match=r"period needs window\.length"):

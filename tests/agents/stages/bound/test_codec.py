@@ -6,6 +6,8 @@ Covers: agents/stages/bound/unit_scan.py
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,11 +15,12 @@ from hushstream.agents.kafka.clients import BATCH_BYTES
 from hushstream.agents.stages.bound.codec import UnitCodec, distinct
 from hushstream.agents.state.layout import sortable, unsortable
 from hushstream.agents.state.rows.columns import column_of
-from hushstream.errors import EngineError
-from hushstream.mechanisms.columns import Units
-from hushstream.mechanisms.contract import Traits
+from hushstream.errors import EngineError, ParameterError
+from hushstream.mechanisms.catalogue import build, find
+from hushstream.mechanisms.columns import Batch, Units
+from hushstream.mechanisms.contract import Setting, Traits
 from hushstream.mechanisms.keys import Keys
-from hushstream.mechanisms.parts.bounds.bounding import MOST_PAIRS
+from hushstream.mechanisms.parts.bounds.bounding import MOST_PAIRS, most_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,6 +132,26 @@ def test_the_largest_row_of_any_bound_fits_into_a_batch():
     pairs = np.arange(MOST_PAIRS, dtype=np.uint32)
     (row,) = codec.encode(Units(np.array([1]), np.array([0, MOST_PAIRS]), pairs, used))
     assert len(row) + 100 < BATCH_BYTES
+
+
+@pytest.mark.parametrize("weight", [0, 0.5])
+def test_the_largest_row_of_distinct_values_fits_into_a_batch(weight):
+    """Each pair of key and value is an entry beside that of its key."""
+    most = most_pairs(True)
+    budget = most * (weight**2 or 1)
+    given = find("histogram").parameters(budget=budget, adaptive_weight=weight)
+    setting = Setting(Fraction(1), Fraction(1, 10**6), 4, distinct=True)
+    made = build("histogram", given, setting)
+    keys = Keys.of([b'["%06d",1]' % n for n in range(most)])
+    which, known = np.arange(most), np.full(most, int(weight > 0), np.int32)
+    batch = Batch(
+        keys, which, 0 * which, np.zeros((most, 0), np.int64), np.ones(most, np.int8), known
+    )
+    units, _ = made.absorb(made.traits.units(1), batch)
+    (row,) = UnitCodec(made.traits).encode(units)
+    assert len(units.pair) > 1.99 * most and len(row) + 100 < BATCH_BYTES
+    with pytest.raises(ParameterError, match="50,000 values that its state can hold"):
+        build("histogram", replace(given, budget=budget + 1), setting)
 
 
 def test_a_count_that_does_not_fit_is_refused_instead_of_cut_off():

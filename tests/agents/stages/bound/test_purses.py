@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hushstream.agents.kafka.clients import BATCH_BYTES
 from hushstream.agents.stages.bound.purses import HEAD, Opened, PurseCodec
 from hushstream.errors import EngineError
 from hushstream.mechanisms.keys import Keys
+from hushstream.mechanisms.parts.bounds.bounding import most_pairs
 from hushstream.mechanisms.parts.bounds.lifetime import Cap
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,15 @@ def test_epochs_that_are_over_are_left_out(floor: int, origin: int) -> None:
         (found,) = codec.take(kept, origin + epoch, None).mine.tolist()
         assert found == (b"%+d" % epoch if epoch >= floor or epoch == 4 else b"")
     assert codec.take(kept, origin, None).purse.tolist() == [7]  # what was spent stays spent
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 1000])
+def test_the_largest_row_that_a_configuration_allows_fits_into_a_batch(epochs: int) -> None:
+    each, codec, rows = most_pairs(False) // epochs * 8, PurseCodec(Cap(1 << 40)), Keys.of([b""])
+    for epoch in range(epochs):
+        others = codec.take(rows, epoch, None).others
+        rows = codec.put(Opened(np.array([7]), Keys.of([b"x" * each]), others), epoch, BLANK)
+    assert epochs * each < len(rows.data) < BATCH_BYTES - 100
 
 
 @pytest.mark.parametrize("cut", range(1, 17))

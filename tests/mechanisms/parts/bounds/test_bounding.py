@@ -208,6 +208,7 @@ def test_arguments_are_not_changed() -> None:
         lambda: Bound("records", 5, (1,), MOST + 1),
         lambda: Bound("quadratic", MOST**2 + 1),
         lambda: Bound("records", MOST_PAIRS + 1).storable(),
+        lambda: Bound("records", MOST_PAIRS // 2 + 1).storable(distinct=True),
         lambda: Bound("quadratic", 9 * (MOST_PAIRS + 1), (100, 9)).storable(),
         lambda: Bound("quadratic", 5, (1,), caps=(0,)),
         lambda: Bound("records", 5, (1,), np.iinfo(np.uint16).max + 1),  # `Units.used` is 16 bits
