@@ -96,8 +96,10 @@ def _part(node: exp.Expr) -> Table | None:
     if sign is None or len(sign) != 1 or not 1 <= place <= _LONGEST:
         raise refused(node, "takes one character and a place from 1 on: SPLIT_PART(field, '-', 1)")
     other = f"[^{re.escape(sign)}]*"
-    before = f"(?:{other}{re.escape(sign)}){{{place - 1}}}" if place > 1 else ""
-    return {"extract": f"^{before}({other})"}
+    before = f"^(?:{other}{re.escape(sign)}){{{place - 1}}}" if place > 1 else "^"
+    if place > 1 and isinstance(node, exp.SplitPart):  # a text of fewer parts has an empty one
+        before = f"(?:{before}|$)"
+    return {"extract": f"{before}({other})"}
 
 
 def _until(node: exp.SubstringIndex) -> Table:

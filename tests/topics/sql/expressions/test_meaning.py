@@ -149,6 +149,15 @@ def test_what_other_systems_say_holds_where_its_long_form_does(condition: str, p
     assert ours(condition) == theirs(plain)
 
 
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_a_text_of_fewer_parts_has_empty_ones(place: int) -> None:
+    query = f"SELECT SPLIT_PART(t, '.', {place}) AS s, COUNT(*) FROM orders GROUP BY s"
+    (step,) = compile_query(query, [ORDERS])["derive"]["s"]["text"]
+    for text in ("", "a", "a.b", "a.b.c", ".a.", "a..b", "x.y.z.w", "a\n", "a\n.b"):
+        parts = [*text.split("."), "", ""]
+        assert changed([text], [("extract", step["extract"])]) == [parts[place - 1]], text
+
+
 @pytest.mark.parametrize("times", [1, 2, 3, -1, -2, -3])
 def test_a_text_ends_at_the_separator_that_is_counted(times: int) -> None:
     query = f"SELECT SUBSTRING_INDEX(t, '.', {times}) AS s, COUNT(*) FROM orders GROUP BY s"
