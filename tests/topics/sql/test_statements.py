@@ -51,6 +51,11 @@ def test_a_statement_runs_or_says_the_next_step(case: dict[str, Any]) -> None:
             "SELECT TO_CHAR(created, 'HH24'), COUNT(*) FROM orders GROUP BY 1",
             "released as a number",
         ),
+        ("SELECT DAYOFWEEK(created), COUNT(*) FROM orders GROUP BY 1", "a number, 1 is Sunday"),
+        (
+            "SELECT price > 3 AS big, COUNT(*) FROM orders GROUP BY big",
+            "price > 3: where it is neither true nor false, the column is false",
+        ),
         ("SELECT SPLIT_PART(p, '-', 5), COUNT(*) FROM orders GROUP BY 1", "is a dead letter"),
         ("SELECT ROUND(COUNT(*), -1) FROM orders", "round it when it is read"),
         ("SELECT AVG(CLIP(price, 0, 1)) FROM orders", "price: each value counts as the nearest"),

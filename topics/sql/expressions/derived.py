@@ -40,7 +40,7 @@ _CALLS: dict[type[exp.Expr], str] = {
     exp.Dayname: "weekday",
     exp.Monthname: "month",
 }
-_NAMES = (exp.Dayname, exp.Monthname)
+_NAMES = (exp.Dayname, exp.Monthname, exp.DayOfWeek)
 _EXTRACTED = {
     **{name: name for name in ("year", "quarter", "month", "day", "hour", "minute")},
     "date": "date",
@@ -261,7 +261,10 @@ def _time_part(node: exp.Expr, source: QuerySource, table: Sequence[str]) -> Der
 
 def _numbered(node: exp.Expr, part: str) -> str:
     """Say that a part is released as a number, and as which."""
-    first = {"weekday": "1 is Monday", "dow": "0 is Sunday", "month": "1 is January"}
+    first = {
+        "weekday": "1 is Monday", "dow": "0 is Sunday", "dayofweek": "1 is Sunday",
+        "month": "1 is January",
+    }  # fmt: skip
     meant = first.get(part, "such as 8 in place of '08'")
     return f"{shown(node)}: released as a number, {meant}"
 
@@ -285,9 +288,10 @@ def choice_of(node: exp.Expr, table: Sequence[str], time: str | None = None) -> 
         return Derivation("case", {"cases": cases, "otherwise": constant_of(other)})
     if isinstance(node, exp.Predicate | exp.Between | exp.Not | exp.And | exp.Or | exp.Escape):
         where = conditions_of(node, table, time)
-        return Derivation(
-            "fulfilled", {"cases": [{"where": where, "then": True}], "otherwise": False}
-        )
+        settings = {"cases": [{"where": where, "then": True}], "otherwise": False}
+        decided = isinstance(bare(node), exp.Is | exp.NullSafeEQ | exp.NullSafeNEQ)
+        note = f"{shown(node)}: where it is neither true nor false, the column is false"
+        return Derivation("fulfilled", settings, None if decided else note)
     return None
 
 

@@ -286,7 +286,8 @@ def test_a_case_of_attributes_is_a_column_of_the_key(column: str, cases: Any, ot
         "derive": {"kind": {"of_unit": True, "cases": cases, "otherwise": otherwise}},
         "aggregate": [{"kind": "count"}], "public_keys": "natural",
     }  # fmt: skip
-    assert read.notes == ()
+    told = "u.age >= 18 AND u.country IS NOT NULL: where it is neither true nor false, the column "
+    assert read.notes == ((f"{told}is false",) if otherwise is False else ())
 
 
 def test_attributes_have_types_of_their_own():
