@@ -21,9 +21,10 @@ ROW, MANIFEST, GONE = "hush-row", "hush-manifest", "hush-gone"
 
 ROW_SCHEMA, MANIFEST_SCHEMA = "hush.release/2", "hush.manifest/2"
 
+LARGEST = 1e300
+"""No pipeline releases such a value; sums of smaller ones fit into a double."""
+
 Scalar: TypeAlias = str | int | float | bool
-
-
 Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
 Time: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 
@@ -38,11 +39,15 @@ class WindowSpan(msgspec.Struct, frozen=True):
 class Value(msgspec.Struct, frozen=True):
     """A released number, and an interval that covers the noise but never what the bound cut."""
 
-    value: Whole | float
+    value: int | float  # at most 2^62 grid steps, so an integer may have more than 64 bits
     stddev: float
     low: float
     high: float
-    display_value: Whole | float | None = None
+    display_value: int | float | None = None
+
+    def __post_init__(self) -> None:
+        if not -LARGEST < self.value < LARGEST:
+            raise ValueError("a value is larger than any pipeline can release")
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -163,6 +168,6 @@ def decode_public(
             return manifest
     except UnknownSchema:
         raise
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, BrokenBytes) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError, BrokenBytes) as error:
         raise EngineError(f"a record of a release topic is damaged: {error}") from None
     return None

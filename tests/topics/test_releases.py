@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from hushstream.errors import EngineError
+from hushstream.mechanisms.sums import HELD
+from hushstream.topics.config.aggregates.numbers import GRIDS
 from hushstream.topics.releases import MANIFEST, ROW, Manifest, Row, decode_public
 
 from ..recorded.pipelines import outs
@@ -28,6 +30,8 @@ def test_rows_manifests_and_tombstones_are_told_apart(case: str) -> None:
         (b'"trigger":1', b'"trigger":1.5'),
         (b'00:00:00Z","s', b'00:00:00","s'),
         (b'"value":', b'"value":1' + b"0" * 400),
+        (b'"value":', b'"value":-1' + b"0" * 400),
+        (b'"value":', b'"value":1' + b"0" * 5000),
         (b'"key":{', b'"key":{"a":[1],'),
     ],
 )
@@ -40,6 +44,18 @@ def test_a_row_with_a_value_that_no_table_holds_is_refused(old: bytes, new: byte
     assert decode_public(row.headers, value) is not None and old in value
     with pytest.raises(EngineError, match="damaged"):
         decode_public(row.headers, value.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_sum_on_the_coarsest_grid_is_read_exactly(sign: int) -> None:
+    row = next(out for out in outs("histogram-sums")[0] if out.headers[0][0] == ROW)
+    most = int(sign * HELD * GRIDS[1])
+    for place in (b'"value":', b'"display_value":%d,"value":'):
+        told = place.replace(b"%d", b"%d" % most) + b"%d" % most + b',"ignored":'
+        found = decode_public(row.headers, (row.value or b"").replace(b'"value":', told, 1))
+        assert isinstance(found, Row)
+        (value,) = (one for one in found.values.values() if one and one.value == most)
+        assert value.display_value == (most if b"display" in place else None)
 
 
 def test_a_window_tells_how_many_of_its_hops_it_holds() -> None:

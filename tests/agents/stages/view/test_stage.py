@@ -165,6 +165,20 @@ def test_every_number_follows_from_released_ones() -> None:
                 assert same(values["two"], now[0] + before[0], now[1] + before[1])
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_sums_that_64_bits_do_not_hold_pass_through_a_view(sign: int) -> None:
+    coarse = SOURCE.replace("low = 0, high = 10", 'low = -5e18, high = 5e18, grid = "1e18"')
+    keys = '["0", "0"], ["0", "1"]'
+    rows = [{"u": str(n), "zone": "0", "part": str(n % 2), "x": sign * 5e18, "t": n * DAY // 100}
+            for n in range(100)]  # fmt: skip
+    _, engine = simulate(
+        loads(coarse.replace("KEYS", keys) + VIEW, environ={}), rows, "rides", bytes(range(32))
+    )
+    (found,) = released(engine.outs["hush.v.releases.v1"])["1970-01-01T00:00:00Z", 2].values()
+    assert math.isclose(found["sum_x"]["value"], sign * 100 * 5e18, rel_tol=0.2)
+    assert math.isclose(found["mean"]["value"], sign * 5e18, rel_tol=0.2)
+
+
 def truth(zone: int, day: int) -> tuple[int, int]:
     """Exact count and sum of a zone on a day."""
     mine = [r for r in rides_of(day) if r["zone"] == str(zone)]
