@@ -73,7 +73,9 @@ def verify(
             bar.update(task, description=f"reading {what}", completed=records)
 
         while True:
-            proof = prove(reader.ledger, reader.records, name, public_key, known, told)
+            proof = prove(
+                reader.ledger, reader.records, reader.partitions, name, public_key, known, told
+            )
             if not proof.unfinished or proof.fault or time.monotonic() > until:
                 break
             time.sleep(AGAIN_SECONDS)

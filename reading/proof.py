@@ -291,11 +291,14 @@ def _micros(text: str) -> int:
 Records = Iterable[RawRecord]
 Read = Callable[[str, int], Records]
 """Reads all committed records of a topic's partition."""
+Partitions = Callable[[str], int]
+"""Number of partitions of a topic on its cluster; 0 if there is none."""
 
 
 def prove(
     read_ledger: Callable[[], Ledger],
     read: Read,
+    partitions: Partitions,
     deployment: str,
     pinned: str = "",
     known: Checkpoint | None = None,
@@ -306,13 +309,14 @@ def prove(
     Args:
         read_ledger: function that reads the ledger and verifies its chain; called twice.
         read: function that reads a partition of a release topic.
+        partitions: function that counts the partitions of a release topic.
         pinned: public key that must have signed everything; empty: the one in the genesis.
         known: extent of an earlier proof.
         told: called with the topic being read and the number of records so far.
     """
     proof = Proof(deployment)
     try:
-        _prove(proof, read_ledger, read, pinned, known, told)
+        _prove(proof, read_ledger, read, partitions, pinned, known, told)
     except LedgerError as error:
         proof.fault = str(error)
     return proof
@@ -322,6 +326,7 @@ def _prove(
     proof: Proof,
     read_ledger: Callable[[], Ledger],
     read: Read,
+    partitions: Partitions,
     pinned: str,
     known: Checkpoint | None,
     told: Callable[[str, int], None],
@@ -330,8 +335,9 @@ def _prove(
     sealing = check_ledger(ledger, pinned, lambda n: told("ledger", n))
     _fill(proof, ledger)
     made = ReleaseProof(ledger, sealing)
-    for topic, partitions in topics_of(ledger).items():
-        for partition in range(partitions):
+    for topic, number in topics_of(ledger).items():
+        _check_partitions(topic, number, partitions(topic))
+        for partition in range(number):
             for number, record in enumerate(read(topic, partition)):
                 made.take(topic, partition, record)
                 if number % EVERY == 0:
@@ -349,6 +355,15 @@ def _prove(
         proof.until = datetime.fromtimestamp(made.until / 1000, UTC).isoformat()
     if known is not None:
         _check_known(known, newer, proof)
+
+
+def _check_partitions(topic: str, declared: int, there: int) -> None:
+    """Refuse partitions that are undeclared, which readers see, and missing ones."""
+    if there != declared:
+        raise FaultError(
+            f"topic {topic} has {there} partitions, and the ledger declares {declared}"
+            + (": no release was signed for the others" if there > declared else "")
+        )
 
 
 def _fill(proof: Proof, ledger: Ledger) -> None:

@@ -40,8 +40,10 @@ class PublicTopics:
                 "the deployment (--deployment), and this its cluster (--bootstrap)?"
             ) from None
 
+    def partitions(self, topic: str) -> int:
+        """Number of partitions of a release topic; 0 if it is gone."""
+        return self._cluster.partitions(topic, "READ")
+
     def records(self, topic: str, partition: int) -> Iterator[RawRecord]:
         """Read all committed records of a partition of a release topic."""
-        if partition >= self._cluster.partitions(topic, "READ"):
-            raise LedgerError(f"topic {topic} is gone, or has less than {partition + 1} partitions")
         yield from map(raw, self._cluster.each(topic, partition))

@@ -34,6 +34,10 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[World]:
             assert topic == TOPIC
             return worlds[-1].releases[partition]
 
+        def partitions(self, topic: str) -> int:
+            assert topic == TOPIC
+            return len(worlds[-1].releases)
+
     monkeypatch.setattr(verify, "PublicTopics", Reader)
     monkeypatch.chdir(tmp_path)
     return worlds

@@ -34,6 +34,7 @@ class World(NamedTuple):
         return prove(
             lambda: Ledger.read(self.ledger),
             lambda topic, partition: self.releases[partition] if topic == TOPIC else (),
+            lambda topic: len(self.releases) if topic == TOPIC else 0,
             "test",
             pinned,
             known,

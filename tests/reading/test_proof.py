@@ -133,6 +133,17 @@ def test_a_record_on_another_partition_is_refused() -> None:
         assert not found, place
 
 
+@pytest.mark.parametrize("there", [0, 1, 3])
+def test_partitions_that_the_ledger_does_not_declare_are_refused(there: int) -> None:
+    """Readers take what lies in a partition that was added; one without records is a fault, too."""
+    whole = WORLD()
+    forged = [whole.releases[0][-1]._replace(headers=whole.releases[0][-1].headers[:1])]
+    logs = (*whole.releases, tuple(forged))[:there]
+    proof = World(whole.ledger, logs).prove()
+    assert f"has {there} partitions, and the ledger declares {PARTITIONS}" in proof.fault
+    assert not World(whole.ledger, (*whole.releases, ())).prove().proved
+
+
 def test_the_ledger_may_not_lose_swap_or_double_records() -> None:
     whole = WORLD()
     records = whole.ledger
