@@ -19,10 +19,11 @@ from ..agents.deployment.compile import compile_config
 from ..agents.deployment.published.connect_sink import sink_properties, undeclared
 from ..agents.worker.lines.screen import Screen, put, say
 from ..agents.worker.lines.visible import visible
+from ..errors import EngineError
 from ..reading.client import Wanted, moment
 from ..reading.client import releases as read
 from ..reading.sinks.layout import layouts
-from ..reading.tables import table_of
+from ..reading.tables import bodies_of, flat, placed, table_of
 from ..topics.assembly import Released, newest, sorted_rows
 from ..topics.cut_share import beyond_in_words, in_words
 from ..topics.releases import Manifest, Row, Value
@@ -72,9 +73,11 @@ def releases(
     wanted = Wanted(final, moment("--window", window), moment("--since", since))
     every = read(source, wanted, follow)
     kind = "json" if as_json else "csv" if as_csv else "parquet" if file else "text"
-    if follow:
-        for place, release in enumerate(every):
-            _print(kind, [release], False, place == 0)
+    if follow and kind == "csv":
+        _follow_csv(every)
+    elif follow:
+        for release in every:
+            _print(kind, [release], False)
     elif file is not None:
         parquet.write_table(table_of(list(every), latest), file)
     else:
@@ -85,11 +88,11 @@ def releases(
         if kind == "csv" and not found:
             _header(flags, pipeline)
             return
-        _print(kind, found, latest, True)
+        _print(kind, found, latest)
 
 
-def _print(kind: str, found: list[Released], latest: bool, first: bool) -> None:
-    """Print complete releases; ``first`` asks for a header."""
+def _print(kind: str, found: list[Released], latest: bool) -> None:
+    """Print complete releases."""
     if kind == "text":
         console = Screen()
         if not found:
@@ -98,12 +101,32 @@ def _print(kind: str, found: list[Released], latest: bool, first: bool) -> None:
             for part in listing:
                 console.print(part, highlight=False, markup=False)
         return
-    table = table_of(found, latest)
     if kind == "csv":
-        _csv(table, first)
+        _csv(table_of(found, latest), True)
         return
-    for row in table.to_pylist():
+    for row in bodies_of(found, latest):
         put(visible(json.dumps(row, default=_iso, ensure_ascii=False)))  # the same JSON
+
+
+def _follow_csv(every: Iterable[Released]) -> None:
+    """Write releases as CSV under the one header of the first.
+
+    The column of the whole key is left out: one release may need it, and the next one not.
+
+    Raises:
+        EngineError: a release has other columns, which no reader of the lines would expect.
+    """
+    header: list[str] = []
+    for release in every:
+        columns, _ = flat([release], placed([release]))
+        if header and list(columns) != header:
+            raise EngineError(
+                f"from {_iso(release.scheduled)} on, releases of {release.pipeline} have other "
+                f"columns: {', '.join(columns)}. Give them a header of their own: --since "
+                f"{_iso(release.scheduled)}"
+            )
+        _csv(pa.table(columns), not header)
+        header = list(columns)
 
 
 def _csv(table: Any, header: bool) -> None:

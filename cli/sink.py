@@ -74,7 +74,8 @@ def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, layout: SinkLayou
 
 def _drain(place: SinkTarget, flows: Sequence[_Drained], once: bool, as_json: bool) -> None:
     """Write batch after batch, and say what each brought."""
-    left, filled = list(flows), set()
+    left, filled = list(flows), set[str]()
+    warned = set[tuple[str, str]]()
     while left:
         for flow in list(left):
             batch = flow.feed.read(SECONDS / len(left))
@@ -82,6 +83,7 @@ def _drain(place: SinkTarget, flows: Sequence[_Drained], once: bool, as_json: bo
                 place.write(flow.layout, batch)
                 filled.add(flow.layout.table)
                 _told(place, flow.layout, len(batch.releases), batch.rows, as_json)
+                _told_unheld(flow.layout, flow.layout.unheld(batch.releases), warned)
             elif once and flow.feed.ended:
                 left.remove(flow)
                 if not as_json and flow.layout.table not in filled:
@@ -93,6 +95,19 @@ def _told(place: SinkTarget, layout: SinkLayout, releases: int, rows: int, as_js
         emit({"table": layout.table, "releases": releases, "rows": rows})
         return
     say(f"{place.name}: {releases:,} releases with {rows:,} rows into {layout.table}")
+
+
+def _told_unheld(layout: SinkLayout, fields: list[str], warned: set[tuple[str, str]]) -> None:
+    """Warn once of each column that lacks values."""
+    for field in fields:
+        if (layout.table, field) not in warned:
+            warned.add((layout.table, field))
+            say(
+                f"{layout.table}: where {field} is no whole number, its column is null; "
+                f"{layout.whole_key} has the key. Without --integer {field}, another --table has "
+                "it as text",
+                err=True,
+            )
 
 
 def _told_unsure(wanted: Sequence[SinkLayout], deployment: Deployment) -> None:

@@ -16,7 +16,16 @@ from ...agents.deployment.published.shapes import key_names, value_names
 from ...errors import ConfigError
 from ...topics.assembly import Released, in_order
 from ...topics.releases import Row
-from ..tables import FIXED, PARTS, TIME, corners, figures
+from ..tables import (
+    FIXED,
+    PARTS,
+    TIME,
+    ColumnNames,
+    column_names,
+    corners,
+    figures,
+    whole_key,
+)
 
 ColumnKind = Literal["text", "whole", "truth", "real", "time"]
 ARROW: Mapping[ColumnKind, Any] = {
@@ -30,7 +39,6 @@ FIRST: Mapping[str, ColumnKind] = {
     "release_id": "text", "pipeline": "text", "window_start": "time", "window_end": "time",
     "trigger": "whole", "released": "time", "final": "truth",
 }  # fmt: skip
-WHOLE_KEY = "hush_key"
 OF_RELEASES: Mapping[str, ColumnKind] = {
     "pipeline": "text", "window_start": "time", "window_end": "time", "trigger": "whole",
     "triggers": "whole", "released": "time", "final": "truth", "rows": "whole",
@@ -53,6 +61,8 @@ class SinkLayout:
         axes: axes of a map.
         values: names of released values.
         replaces: whether each release replaces its predecessor, so that missing keys are gone.
+        asserted: fields of the key that hold whole numbers as far as a user says; where one does
+            not, its column is null.
     """
 
     table: str
@@ -62,29 +72,30 @@ class SinkLayout:
     axes: tuple[str, ...]
     values: tuple[str, ...]
     replaces: bool
+    asserted: frozenset[str] = frozenset()
 
     @cached_property
     def whole_key(self) -> str | None:
         """The column of the whole key as JSON; None if no rows need it.
 
         A column of text shows the text ``5`` and the number 5 alike, so that it does not identify
-        a key.
+        a key; nor does a null in a column that was to hold whole numbers.
         """
-        if self.replaces or all(kind != "text" for _, kind in self.keys.values()):
-            return None
-        name, taken = WHOLE_KEY, {column for column, _ in self.keys.values()} | set(self.values)
-        while name in taken:
-            name += "_"
-        return name
+        texts = any(kind == "text" for _, kind in self.keys.values())
+        needed = self.asserted or (texts and not self.replaces)
+        return self._names.whole_key if needed else None
 
     @cached_property
     def columns(self) -> dict[str, ColumnKind]:
         """Columns of the first table in their order."""
         found = dict(FIRST) | dict(self.keys.values())
-        found |= {f"{axis}{end}": "real" for axis in self.axes for end in ("_low", "_high")}
-        found |= {f"{value}{part}": "real" for value in self.values for part in PARTS}
+        found |= {self._names.others[name]: "real" for name in _figures(self.axes, self.values)}
         # Last: a database can append it to a view that others use.
         return found if self.whole_key is None else {**found, self.whole_key: "text"}
+
+    @cached_property
+    def _names(self) -> ColumnNames:
+        return column_names(_figures(self.axes, self.values), self.keys)
 
     @property
     def schema(self) -> Any:
@@ -95,7 +106,7 @@ class SinkLayout:
         """Make an Arrow table of all rows of complete releases, in the releases' order.
 
         Raises:
-            ConfigError: a field of the key is not of its type.
+            ConfigError: a field of the key is not of the type that follows from its configuration.
         """
         placed = [(one, row) for one in releases for row in sorted(one.rows, key=in_order)]
         found: dict[str, Any] = {
@@ -105,11 +116,10 @@ class SinkLayout:
         found |= {name: [of(one) for one, _ in placed] for name, (_, of) in FIXED.items()}
         for field, (name, kind) in self.keys.items():
             found[name] = [self._key(field, kind, row) for _, row in placed]
-        found |= dict(corners(placed, self.axes)) | dict(figures(placed, self.values))
+        others = dict(corners(placed, self.axes)) | dict(figures(placed, self.values))
+        found |= {self._names.others[name]: column for name, column in others.items()}
         if self.whole_key is not None:
-            found[self.whole_key] = [
-                json.dumps(row.key, ensure_ascii=False, sort_keys=True) for _, row in placed
-            ]
+            found[self.whole_key] = [whole_key(row) for _, row in placed]
         return pa.table({name: found[name] for name in self.columns}, self.schema)
 
     def releases(self, releases: Sequence[Released]) -> Any:
@@ -136,11 +146,23 @@ class SinkLayout:
             return value
         if type(value) is int and kind == "whole" and -(1 << 63) <= value < 1 << 63:
             return value
+        if field in self.asserted:
+            return None
+        what = "whole number of 64 bits" if kind == "whole" else "truth value"
         raise ConfigError(
             f"pipeline {self.pipeline!r}: a release has a value in key column {field!r} that is no "
-            f"{'whole number of 64 bits' if kind == 'whole' else 'truth value'}: "
-            + (f"leave out --integer {field}" if kind == "whole" else "take another --table")
+            f"{what}: name another --table"
         )
+
+    def unheld(self, releases: Sequence[Released]) -> list[str]:
+        """List fields of the key that are not the whole numbers that a user says they are."""
+        rows = [row for one in releases for row in one.rows]
+        return [
+            field
+            for field in sorted(self.asserted)
+            if any(row.key.get(field) is not None and self._key(field, "whole", row) is None
+                   for row in rows)
+        ]  # fmt: skip
 
 
 def layouts(
@@ -170,7 +192,8 @@ def layouts(
     found += [
         _layout(v.name, v.release_topic,
                 {n: _kinds(v.source, integers)[n] for n in v.key_names}, (),
-                [one.label for one in v.values], True)
+                [one.label for one in v.values], True,
+                _asserted([v.source], integers) & set(v.key_names))
         for v in deployment.views if v.release_topic in wanted
     ]  # fmt: skip
     known = {name for one in found for name in one.keys}
@@ -191,21 +214,39 @@ def _of_pipelines(pipelines: Sequence[Pipeline], integers: Collection[str]) -> S
         values |= dict.fromkeys(value_names(p))
     first = pipelines[0]
     replaces = any(p.traits.keys.replaces for p in pipelines)
-    return _layout(first.name, first.release_topic, keys, tuple(axes), list(values), replaces)
+    asserted = _asserted(pipelines, integers)
+    return _layout(
+        first.name, first.release_topic, keys, tuple(axes), list(values), replaces, asserted
+    )
 
 
 def _kinds(p: Pipeline, integers: Collection[str]) -> dict[str, str | None]:
     return key_kinds(p) | {name: "int64" for name in key_names(p) if name in integers}
 
 
+def _asserted(pipelines: Sequence[Pipeline], integers: Collection[str]) -> frozenset[str]:
+    """The key columns that hold whole numbers, although no configuration says so."""
+    return frozenset(
+        name
+        for p in pipelines
+        for name, kind in key_kinds(p).items()
+        if name in integers and kind != "int64"
+    )
+
+
 def _layout(
     name: str, topic: str, keys: Mapping[str, str | None], axes: tuple[str, ...],
-    values: Sequence[str], replaces: bool,
+    values: Sequence[str], replaces: bool, asserted: frozenset[str],
 ) -> SinkLayout:  # fmt: skip
-    taken = {*FIRST, *(f"{axis}{end}" for axis in axes for end in ("_low", "_high"))}
-    taken |= {f"{value}{part}" for value in values for part in PARTS}
-    placed = {k: (f"key_{k}" if k in taken else k, KINDS[kind]) for k, kind in keys.items()}
-    return SinkLayout(name, name, topic, placed, axes, tuple(values), replaces)
+    columns = column_names(_figures(axes, values), keys).keys
+    placed = {field: (columns[field], KINDS[kind]) for field, kind in keys.items()}
+    return SinkLayout(name, name, topic, placed, axes, tuple(values), replaces, asserted)
+
+
+def _figures(axes: Sequence[str], values: Sequence[str]) -> list[str]:
+    """Columns of numbers: both ends of cells, and values with their errors."""
+    ends = [f"{axis}{end}" for axis in axes for end in ("_low", "_high")]
+    return ends + [f"{value}{part}" for value in values for part in PARTS]
 
 
 def undeclared(layout: SinkLayout, deployment: Deployment) -> list[str]:

@@ -174,13 +174,14 @@ def newest(layout: SinkLayout) -> str:
         name for name in layout.columns if name in {column for column, _ in layout.keys.values()}
     ]
     row = ", ".join(map(quoted, ["window_start", *keys, *filter(None, [layout.whole_key])]))
+    place = "hush_place"
+    while place in map(str.casefold, layout.columns):
+        place += "_"
     ranked = (
         f'SELECT *, row_number() OVER (PARTITION BY {row} ORDER BY "trigger" DESC) '
-        f"AS hush_place FROM {table}"
+        f"AS {place} FROM {table}"
     )
-    return (
-        f"CREATE OR REPLACE VIEW {view} AS SELECT {listed} FROM ({ranked}) r WHERE hush_place = 1"
-    )
+    return f"CREATE OR REPLACE VIEW {view} AS SELECT {listed} FROM ({ranked}) r WHERE {place} = 1"
 
 
 def quoted(name: str) -> str:

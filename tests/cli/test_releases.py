@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 from hushstream import read_releases
 from hushstream.cli.options import Flags
-from hushstream.cli.releases import _csv, _header, cut_off, date, in_part, number
+from hushstream.cli.releases import _csv, _follow_csv, _header, cut_off, date, in_part, number
 from hushstream.deploy.broker import Broker
+from hushstream.errors import EngineError
 from hushstream.topics.assembly import Assembly, Released
 from hushstream.topics.releases import CutTold, Manifest, Value, decode_public
 from pyarrow import parquet
@@ -137,6 +138,39 @@ def test_it_follows_until_it_is_interrupted(place: Place) -> None:
         assert interrupted(follower) == 130
 
 
+def test_a_follower_of_csv_writes_one_header_and_no_row_below_a_wrong_one(
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """A map's first release may have no cells, keys may have any type, and values may be others."""
+
+    def lines() -> list[list[str]]:
+        return list(csv.reader(io.StringIO(capsysbinary.readouterr().out.decode())))
+
+    some = whole("phdstream")[0]
+    _follow_csv([Released((), some.manifests), some])
+    header, *rows = lines()
+    assert "x_low" in header and len(rows) == len(some.rows)
+    assert {len(row) for row in rows} == {len(header)}
+    plain = next(one for one in whole("histogram-plain") if one.rows)
+    keys = [{"zone": 5}, {"zone": "5"}]
+    mixed = tuple(msgspec.structs.replace(plain.rows[0], key=key) for key in keys)
+    _follow_csv([plain, Released(mixed, plain.manifests)])
+    header, *rows = lines()
+    assert "hush_key" not in header and {len(row) for row in rows} == {len(header)}
+    other = whole("histogram-sums")[-1]
+    with pytest.raises(
+        EngineError, match=r"histogram-sums have other columns: .*sum_fare.*--since"
+    ):
+        _follow_csv([plain, other])
+    assert len(lines()) == 1 + len(plain.rows)
+
+
+def whole(case: str) -> list[Released]:
+    assembly = Assembly(case)
+    found = (assembly.take(decode_public(o.headers, o.value)) for o in recorded(case)[0])
+    return [one for one in found if one is not None]
+
+
 @contextmanager
 def interruptible(*words: str) -> Iterator[subprocess.Popen[str]]:
     """``hush`` in a process that takes SIGINT, even where this one does not.
@@ -185,10 +219,7 @@ def test_numbers_and_dates_for_people() -> None:
 
 def test_what_the_bound_cut_stands_below_each_release_or_is_unknown() -> None:
     def said(case: str) -> list[str]:
-        assembly = Assembly(case)
-        found = (decode_public(out.headers, out.value) for out in recorded(case)[0])
-        whole = (assembly.take(one) for one in found if one is not None)
-        return [cut_off(one) for one in whole if one is not None]
+        return [cut_off(one) for one in whole(case)]
 
     unknown = "intervals: noise alone; the share of records that the bound cut is unknown"
     assert set(said("histogram-sums")) == {unknown}

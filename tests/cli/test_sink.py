@@ -14,11 +14,14 @@ from typing import Any
 import duckdb
 import pytest
 from hushstream import read_releases
+from hushstream.cli.sink import _drain, _Drained
 from hushstream.deploy.broker import Broker
+from hushstream.reading.sinks.feed import SinkBatch
+from hushstream.reading.sinks.layout import SinkLayout
 from pyarrow import parquet
 
 from ..reading.live.showcase import Made, showcase, write
-from ..reading.sinks.samples import text
+from ..reading.sinks.samples import BEGIN, layout, text, with_keys
 from .bench import typed
 
 # Each release with rows ends a batch and each commit is reported, so the kill is after a known one.
@@ -101,3 +104,32 @@ def test_what_it_does_is_said(place: tuple[Broker, Made, Path]) -> None:
     assert typed(*words, "--pipeline", "other")[0] == 2
     code, _, err = typed("sink", "f.db", "-c", str(folder / "pak.toml"))
     assert code == 2 and "is no target" in err
+
+
+def test_a_text_in_a_column_of_integers_is_told_once_and_stops_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    left = [
+        SinkBatch([with_keys(keys, n)], BEGIN) for n, keys in enumerate([[5], ["x"], [6], [True]])
+    ]
+
+    class Fed:
+        @property
+        def ended(self) -> bool:
+            return not left
+
+        def read(self, seconds: float) -> SinkBatch | None:
+            return left.pop(0) if left else None
+
+    written: list[object] = []
+
+    class Target:
+        name = "here"
+
+        def write(self, layout_: SinkLayout, batch: SinkBatch) -> None:
+            written.extend(layout_.rows(batch.releases)["zone"].to_pylist())
+
+    _drain(Target(), [_Drained(layout("histogram", integers=["zone"]), Fed())], True, False)
+    assert written == [5, None, 6, None]
+    err = capsys.readouterr().err
+    assert err.count("where zone is no whole number, its column is null; hush_key has the key") == 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from hushstream.reading.tables import FIXED, TIME, table_of
+from hushstream.reading.tables import FIXED, TIME, bodies_of, table_of
 from hushstream.topics.assembly import Released
 from hushstream.topics.releases import Row
 
@@ -57,6 +58,8 @@ def test_types_do_not_depend_on_the_data() -> None:
     assert left.schema.field("window_start").type == TIME
     assert left.schema.field("count").type == pa.float64()
     assert table_of([]).column_names == [*FIXED]
+    some = next(r for r in releases("phdstream") if r.rows)
+    assert table_of([Released((), (some.manifest,))]).column_names == table_of([some]).column_names
 
 
 def test_maps_have_both_ends_of_each_cell() -> None:
@@ -80,6 +83,38 @@ def test_a_key_named_like_another_column_is_renamed() -> None:
     table = table_of([release])
     assert {"key_count", "key_trigger", "page"} <= set(table.column_names)
     assert table["key_count"].to_pylist() == ["a"] and table["trigger"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "key,columns",
+    [
+        (["count", "key_count"], ["key_count_", "key_count"]),
+        (["Zone", "zone", "ZONE"], ["Zone", "zone_", "ZONE__"]),
+        (["Trigger", "pipeline"], ["key_Trigger", "key_pipeline"]),
+    ],
+)
+def test_no_two_columns_have_one_name_in_any_case(key: list[str], columns: list[str]) -> None:
+    release = renamed(releases("histogram-plain")[0], {name: f"of {name}" for name in key})
+    table = table_of([release])
+    folded = [name.casefold() for name in table.column_names]
+    assert len(set(folded)) == len(folded) == len(FIXED) + len(key) + 4
+    for name, column in zip(key, columns, strict=True):
+        assert table[column].to_pylist() == [f"of {name}"]
+
+
+def test_keys_that_look_alike_as_text_have_a_column_of_the_whole_key() -> None:
+    base = releases("histogram-plain")[0]
+    for names, other in ((["k"], "hush_key"), (["k", "hush_key"], "hush_key_")):
+        made = [renamed(base, dict.fromkeys(names, value)) for value in (5, "5", True)]
+        joined = Released(tuple(one.rows[0] for one in made), made[0].manifests)
+        table = table_of([joined])
+        assert table.column_names[-1] == other and table["k"].to_pylist() == ["true", "5", "5"]
+        told = [json.loads(text) for text in table[other].to_pylist()]
+        assert [one["k"] for one in told] == [True, 5, "5"]
+        assert [body["k"] for body in bodies_of([joined])] == [True, 5, "5"]
+        assert other not in bodies_of([joined])[0]
+    alike = [renamed(base, {"k": value}) for value in ("5", "6")]
+    assert "hush_key" not in table_of(alike).column_names
 
 
 @pytest.mark.parametrize(

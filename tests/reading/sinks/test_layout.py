@@ -15,6 +15,7 @@ from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
 from hushstream.topics.config.pipelines.views import FIXED
 
+from ...support import deployment as fixed
 from .samples import batches, deployment, layout, made, text, with_keys
 
 VIEW = """
@@ -67,6 +68,28 @@ def test_types_follow_from_the_configuration() -> None:
         layout("histogram", integers=["area"])
 
 
+@pytest.mark.parametrize(
+    "key,columns",
+    [
+        ('["count", "key_count"]', ["key_count_", "key_count"]),
+        ('["Zone", "zone"]', ["Zone", "zone_"]),
+        ('["Trigger"]', ["key_Trigger"]),
+        ('["N_low"]', ["key_N_low"]),
+    ],
+)
+def test_no_two_columns_have_one_name_in_any_case(key: str, columns: list[str]) -> None:
+    values = 'aggregate = [{ kind = "count", name = "N" }, { kind = "sum", field = "f", low = 0, '
+    values += 'high = 1, name = "n" }, { kind = "count", name = "count", where = [{ field = "f", '
+    values += "above = 0 }] }]"
+    made = fixed(more=values, swap={'key = ["page"]': f"key = {key}"})
+    (found,) = layouts(made, (), None, ())
+    assert [column for column, _ in found.keys.values()] == columns
+    folded = [name.casefold() for name in found.columns]
+    assert len(set(folded)) == len(folded) and {"N", "n_", "N_low", "n_low_"} <= set(found.columns)
+    table = found.rows([])
+    assert table.column_names == list(found.columns)
+
+
 def _with_key(value: Any) -> list[Released]:
     return [with_keys([value])]
 
@@ -79,7 +102,6 @@ def test_a_column_of_the_whole_key_tells_apart_what_is_the_same_text() -> None:
         '{"zone": 5}', '{"zone": "5"}', '{"zone": true}', '{"zone": "true"}',
         '{"zone": "a\\u0000"}',
     }  # fmt: skip
-    assert layout("histogram", integers=["zone"]).whole_key is None
     assert layout("privhp").whole_key is None and layout("pak").whole_key is None
     assert replace(found, values=("hush_key",)).whole_key == "hush_key_"
 
@@ -90,9 +112,21 @@ def test_a_key_is_text_unless_declared_and_no_value_is_lost() -> None:
         assert told == (value if isinstance(value, str) else json.dumps(value))
     whole = layout("histogram", integers=["zone"])
     assert whole.rows(_with_key(5))["zone"].to_pylist() == [5]
+    assert whole.unheld(_with_key(5)) == []
     for value in (True, "5", 1 << 70):
-        with pytest.raises(ConfigError, match="leave out --integer zone"):
-            whole.rows(_with_key(value))
+        rows = whole.rows(_with_key(value))
+        assert rows["zone"].to_pylist() == [None] and whole.unheld(_with_key(value)) == ["zone"]
+        assert rows["hush_key"].to_pylist() == [json.dumps({"zone": value})]
+    assert replace(whole, replaces=True).whole_key == "hush_key"  # else nothing would tell the key
+    known = replace(whole, asserted=frozenset())
+    assert known.whole_key is None
+    with pytest.raises(ConfigError, match="'zone' that is no whole number of 64 bits: name anoth"):
+        known.rows(_with_key("5"))
+
+
+def test_integers_are_asserted_only_where_no_configuration_says_so() -> None:
+    assert layout("histogram", integers=["zone"]).asserted == {"zone"}
+    assert not layout("pak", integers=["slot"]).asserted and not layout("histogram").asserted
 
 
 def test_pipelines_and_views_are_chosen_by_name() -> None:

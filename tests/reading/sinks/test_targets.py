@@ -21,13 +21,15 @@ import pytest
 from hushstream.errors import ConfigError, EngineError
 from hushstream.reading.sinks import sql
 from hushstream.reading.sinks.feed import SinkBatch
-from hushstream.reading.sinks.layout import SinkLayout
+from hushstream.reading.sinks.layout import SinkLayout, layouts
 from hushstream.reading.sinks.target import SinkTarget, target_of
 from hushstream.reading.tables import table_of
 from hushstream.topics.assembly import Released
+from msgspec import structs
 from pyarrow import parquet
 
 from ...servers.connect import Postgres
+from ...support import deployment as fixed
 from .samples import batches, layout, with_keys
 
 no_postgres = pytest.mark.skipif(bool(Postgres.missing()), reason=Postgres.missing() or "it is")
@@ -200,6 +202,30 @@ def test_keys_that_differ_in_their_type_alone_are_all_kept(kind: str, placed: Pl
         ('{"zone": 5}', 3),
     }
     assert len(newest) == len(every)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_of_any_name_are_written_and_read(kind: str, placed: Placed) -> None:
+    """Some databases ignore case, and the newest rows are found by a column of their own."""
+    place = placed(kind)
+    named = ["count", "key_count", "Zone", "zone", "hush_place", "newest", "hush_key"]
+    (layout_,) = layouts(
+        fixed(swap={'key = ["page"]': f"key = {json.dumps(named)}"}), (), "any", named[1:]
+    )
+    made = with_keys([0, 1, 2])
+    rows = [
+        structs.replace(row, key={name: 10 * row.key["zone"] + n for n, name in enumerate(named)})
+        for row in made.rows
+    ]
+    release, position = Released(tuple(rows), made.manifests), batches("histogram")[0].position
+    target = place.target()
+    target.open(layout_)
+    target.write(layout_, SinkBatch([release], position))
+    for what in ("",) if kind == "iceberg" else ("", "_newest"):
+        found = place.read("any", what)
+        for n, name in enumerate(named):
+            told = [int(one) for one in found[layout_.keys[name][0]].to_pylist()]
+            assert sorted(told) == [n, 10 + n, 20 + n], (what, name)
 
 
 @no_postgres
