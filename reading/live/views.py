@@ -167,7 +167,10 @@ def numbers(parts: F64) -> list[float] | None:
 
 
 def total(sheet: Sheet, value: str) -> F64:
-    """(4,) the sum of a value over all rows: standard deviations add up as squares."""
+    """(4,) the sum of a value over all rows: standard deviations add up as squares.
+
+    Cells of a map are not independent (`regrid`).
+    """
     column = sheet.column(value)
     whole, stddev = np.nansum(column[:, 0]), math.sqrt(float(np.nansum(column[:, 1] ** 2)))
     reach = NormalDist().inv_cdf((1 + sheet.told.confidence_level) / 2) * stddev
