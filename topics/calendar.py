@@ -303,6 +303,19 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo.from_file(file, key=name)
 
 
+def not_a_zone(name: str) -> str:
+    """Say why no machine may read a name as a time zone; empty if all can.
+
+    >>> not_a_zone("Europe/Berlin"), not_a_zone("localtime")
+    ('', '"localtime" is not a time zone: write one such as Europe/Berlin')
+    """
+    try:
+        zone_of(name)
+    except ConfigError:
+        return f'"{name}" is not a time zone: write one such as Europe/Berlin'
+    return ""
+
+
 @lru_cache(maxsize=64)
 def starts(zone: str, grid: str) -> I64:
     """(n,) starts of all days or months of a zone, microseconds since 1970, ascending.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from ipaddress import ip_address
 
-import numpy as np
-
 from ...formats.events.decode import utc
 from ...formats.events.expressions.conditions import Present
-from ...formats.events.expressions.derived import Band, Derived, TextPart, TimePart
 from ...formats.events.expressions.exclusive import exclusive
 from ...topics.config.inputs.places import place_of
 from ...topics.config.load import Config
@@ -39,8 +35,8 @@ def cautions(config: Config, now: int) -> Iterator[str]:
         found = (*_budget(p), *_domain(p), *_place(p), *_origin(p, now), *_pause(p, pause))
         shared = owner(config, p.name)
         cap = p.budget.per_unit if shared is None else shared.per_unit
-        found += (*_unreached(p), *_never(p))
-        found += (*_alone(p, units[p.input]), *_replayed(cap, config.engine.keep_clock))
+        found += (*_never(p), *_alone(p, units[p.input]))
+        found += (*_replayed(cap, config.engine.keep_clock),)
         for words in found:
             yield f"pipeline {p.name!r}: {words}"
 
@@ -131,54 +127,6 @@ def _alone(p: PipelineSettings, unit: Sequence[str]) -> Iterator[str]:
             f"key holds {', '.join(unit)}, which names the privacy unit: each key rests on one "
             "unit, so that nothing but noise can be seen of it; leave it out of the key"
         )
-
-
-def _unreached(p: PipelineSettings) -> Iterator[str]:
-    """Public keys that no record can have, so that only noise is released of them."""
-    for place, name in enumerate(p.key):
-        if name not in p.derive or not p.public_keys:
-            continue
-        derived = p.derive[name].meant()
-        listed = {(type(key[place]), key[place]): key[place] for key in p.public_keys}
-        wrong = [_json(one) for one in listed.values() if not _had(derived, one)]
-        if wrong:
-            more = f" and {len(wrong) - 1} more" * (len(wrong) > 1)
-            yield (
-                f"public_keys names {wrong[0]}{more} for {name}, and no record has that: its "
-                f"values are such as {_example(derived)}; nothing but noise is released there, and "
-                "records of keys that are not listed count nowhere"
-            )
-
-
-def _had(derived: Derived, value: str | int | bool) -> bool:
-    """Whether a record can have a value in a derived column, as far as its settings tell."""
-    if isinstance(derived, Band):
-        try:
-            (found,) = derived.values(np.array([float(value)]))
-        except (ValueError, OverflowError):
-            return False
-        return type(found) is type(value) and found == value
-    if derived.domain is not None:
-        return any(type(one) is type(value) and one == value for one in derived.domain)
-    if isinstance(derived, TimePart):
-        return type(value) is type(derived.values(np.zeros(1, np.int64))[0])
-    return not isinstance(derived, TextPart) or isinstance(value, str)
-
-
-def _example(derived: Derived) -> str:
-    """Give one or two values of a column, as JSON."""
-    found: Sequence[object] = ["a text"]
-    if isinstance(derived, Band):
-        found = derived.values(np.array([0.0, float(derived.width)]))
-    elif derived.domain is not None:
-        found = derived.domain[:2]
-    elif isinstance(derived, TimePart):
-        found = derived.values(np.array([1_767_225_600_000_000]))  # 2026-01-01
-    return " and ".join(map(_json, found))
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _never(p: PipelineSettings) -> Iterator[str]:

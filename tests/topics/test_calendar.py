@@ -230,6 +230,8 @@ def test_zones_are_those_of_the_package_whatever_the_system_has(
     [
         ([('"Europe/Berlin"', '"Mars"')], "window.zone: there is no time zone 'Mars'"),
         ([('"Europe/Berlin"', '"../../etc/passwd"')], "there is no time zone"),
+        ([('"Europe/Berlin"', '""')], "window.zone: there is no time zone ''"),
+        ([('"Europe/Berlin"', '"localtime"')], "there is no time zone 'localtime'"),
         ([('"1 month"', '"31d"'), ('"1 quarter"', '"31d"')], 'length = "1 day", not "1d"'),
         ([('"1 month"', '"31d"')], "epoch: is of the calendar"),
         ([('"1d"', '"36h"')], "less than a day, or whole days"),

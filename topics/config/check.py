@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from zoneinfo import ZoneInfo
 
+from ..calendar import not_a_zone
 from ..names import ledger_topic, reserved, set_aside
 from . import learn, sharing
 from .checks.connections import of_engine, of_kafka, of_registry
@@ -68,10 +68,8 @@ def _time(time: Time) -> Iterator[tuple[str, str]]:
         yield "time.field", 'has no effect with format = "record"'
     if time.format != "record" and time.field is None:
         yield "time", f'format = "{time.format}" needs field'
-    try:
-        ZoneInfo(time.zone)
-    except (ValueError, OSError, KeyError):
-        yield "time.zone", f'"{time.zone}" is not a time zone'
+    if why := not_a_zone(time.zone):
+        yield "time.zone", why
     if time.zone != "UTC" and time.format != "iso":
         yield "time.zone", 'has an effect only with format = "iso"'
 

@@ -105,7 +105,7 @@ def test_conditions_that_no_record_fulfils_are_said_to_be_so(where: str, words: 
         ('{ field = "n", text = [{ case = "lower" }] }', '"a"', "1", '"a text"'),
     ],
 )  # fmt: skip
-def test_a_public_key_that_no_record_can_have_is_said(
+def test_a_public_key_that_no_record_can_have_is_refused(
     derive: str, good: str, wrong: str, like: str
 ) -> None:
     def told(keys: str) -> list[str]:
@@ -113,8 +113,10 @@ def test_a_public_key_that_no_record_can_have_is_said(
         return said(('key = ["page"]', more))
 
     assert told(good) == []
-    (one,) = told(f"{good}, {wrong}")
-    assert f"names {wrong} for c" in one and f"such as {like};" in one
+    with pytest.raises(ConfigError) as caught:
+        told(f"{good}, {wrong}")
+    assert f"has {wrong} for c" in str(caught.value)
+    assert str(caught.value).endswith(f"such as {like}")
 
 
 def test_a_pause_that_is_as_long_as_the_time_between_triggers_hides_nothing() -> None:

@@ -205,3 +205,14 @@ def test_a_window_without_an_end_has_nothing_that_needs_one(
     with pytest.raises(ConfigError, match=said):
         loads(text + HISTOGRAM, environ={})
     loads(SMALL.replace('length = "1d"', ENDLESS) + HISTOGRAM, environ={})
+
+
+@pytest.mark.parametrize("zone", ["", "localtime", "Mars"])
+def test_a_zone_of_times_is_one_of_all_machines(zone: str) -> None:
+    time = f'time = {{ field = "pickup", format = "iso", zone = "{zone}" }}'
+    text = SMALL.replace('time = { field = "pickup", format = "epoch_ms" }', time)
+    with pytest.raises(
+        ConfigError, match=rf'^hush.toml:5: input\[0\].time.zone: "{zone}" is not a'
+    ):
+        loads(text, environ={})
+    loads(text.replace(f'"{zone}" }}', '"Europe/Berlin" }'), environ={})

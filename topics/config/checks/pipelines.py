@@ -16,6 +16,7 @@ from ..pipelines.budgets import BudgetSettings, SharedBudget
 from ..pipelines.pipeline import PipelineSettings
 from ..pipelines.views import doubled
 from ..toml.read import objections_of
+from .listed import of_listed
 from .windows import of_schedule, of_until
 
 
@@ -36,6 +37,7 @@ def of_pipeline(config: Config, pipeline: PipelineSettings) -> list[Objection]:
     found += _expressions(pipeline)
     if not found:  # else a condition may be meaningless
         source = next(one for one in config.input if one.name == pipeline.input)
+        found += of_listed(pipeline)
         found += roles.objections(pipeline, source)
         found += attributes.objections(config, pipeline, source)
     units = [one.unit for one in config.input if one.name == pipeline.input]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Annotated, Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -26,6 +25,8 @@ from ....formats.events.expressions.derived import (
     mapped,
 )
 from ....formats.events.expressions.looked_up import Lookup, PublicTable
+from ....formats.events.keys import MAX_KEY, encode_key
+from ...calendar import not_a_zone
 from ..toml.read import Convert, objections_of
 from ..toml.values import FieldPath, above, within
 from .conditions import Condition, every, pinned
@@ -200,8 +201,11 @@ class Derive:
             yield from objections_of(f"cases.{place}.where", case.where)
             if self.of_unit and any(isinstance(one, RowFits) for one in leaves(every(case.where))):
                 yield f"cases.{place}.where", "looks up a field of the record, and of_unit has none"
-        if "" in [case.then for case in self.cases or ()] + [self.otherwise]:
+        if "" in self.values:
             yield "cases", "have an empty text as a value, which is no key"
+        for setting, value in zip(self._places, self.values, strict=True):
+            if _long(value):
+                yield setting, _LONG
 
     def _timed(self) -> Iterator[tuple[str, str]]:
         """Objections to a part of the time."""
@@ -209,16 +213,16 @@ class Derive:
         yield from self._needless(others, "has no effect with time, which is the event time")
         if self.time not in PARTS:
             yield "time", f'"{self.time}" must be one of {", ".join(PARTS)}'
-        try:
-            ZoneInfo(self.zone or "UTC")
-        except (ValueError, OSError, KeyError):
-            yield "zone", f'"{self.zone}" is not a time zone'
+        if self.zone is not None and (why := not_a_zone(self.zone)):
+            yield "zone", why
 
     def _of_otherwise(self) -> Iterator[tuple[str, str]]:
         if isinstance(self.otherwise, Fraction):
             yield "otherwise", "must be a text, a whole number or a truth value, as of a key"
         if self.otherwise == "":
             yield "otherwise", "is an empty text, which is no key"
+        if _long(self.otherwise):
+            yield "otherwise", _LONG
 
     @property
     def attributed(self) -> bool:
@@ -235,6 +239,11 @@ class Derive:
     def values(self) -> tuple[Constant | None, ...]:
         """The constant of each case and, last, the default; None stands for a field's number."""
         return (*(case.then for case in self.cases or ()), self.otherwise)
+
+    @property
+    def _places(self) -> list[str]:
+        """The setting of each of `values`."""
+        return [*(f"cases.{place}.then" for place in range(len(self.cases or ()))), "otherwise"]
 
     def of_key(self) -> Iterator[tuple[str, str]]:
         """Objections to the column as part of a key; its own settings must be valid."""
@@ -310,6 +319,14 @@ class Derive:
         told = [{"field": one} if isinstance(one, str) else str(one) for one in self.chosen.numbers]
         asked = [pinned(case.where) for case in self.cases]
         return {"kind": "choice", "cases": asked, "numbers": told}
+
+
+_LONG = f"makes a key of more than {MAX_KEY:,} bytes, which no record has: write a shorter text"
+
+
+def _long(value: Constant | None) -> bool:
+    """Whether no key can have a constant, for its length."""
+    return isinstance(value, str) and len(encode_key([value])) > MAX_KEY
 
 
 def _told(part: TextPart | Band | None) -> dict[str, Any]:

@@ -283,6 +283,5 @@ class PipelineSettings:
         length, every = self.window.length, self.triggers.every
         if not isinstance(length, CalendarSpan):
             return None
-        return Calendar(
-            self.window.zone or "UTC", length, interval(every or length), self.window.origin
-        )
+        zone = "UTC" if self.window.zone is None else self.window.zone
+        return Calendar(zone, length, interval(every or length), self.window.origin)

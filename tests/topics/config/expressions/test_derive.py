@@ -33,6 +33,9 @@ def test_a_width_is_charged_by_its_meaning() -> None:
     }  # fmt: skip
 
 
+_CASE = 'cases = [{ where = [{ field = "a", above = 1 }], then ='
+
+
 @pytest.mark.parametrize(
     ("derive", "message"),
     [
@@ -45,6 +48,16 @@ def test_a_width_is_charged_by_its_meaning() -> None:
         ('field = "a", round = 10', "must lie between -9 and 9"),
         ('time = "hours"', '"hours" must be one of year, quarter, month'),
         ('time = "hour", zone = "Mars"', '"Mars" is not a time zone'),
+        # UTC without a word, and each machine's own zone
+        ('time = "hour", zone = ""', 'zone: "" is not a time zone: write one such as Europe/'),
+        ('time = "hour", zone = "localtime"', '"localtime" is not a time zone'),
+        ('time = "hour", zone = "posixrules"', '"posixrules" is not a time zone'),
+        (
+            f'{_CASE} "{"x" * 1021}" }}], otherwise = "b"',
+            "derive.d.cases[0].then: makes a key of more",
+        ),
+        (f'{_CASE} "b" }}], otherwise = "{"é" * 511}"', "derive.d.otherwise: makes a key of more"),
+        (f'attribute = "a", otherwise = "{"x" * 1021}"', "write a shorter text"),
         ('time = "hour", field = "a"', "derive.d.field: has no effect with time"),
         ('field = "a", bucket = 1, zone = "UTC"', "derive.d.zone: has an effect only with time"),
     ],
