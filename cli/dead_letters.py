@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from ..agents.clock.genesis import read_ledger
+from ..agents.deployment.cluster.rights import rights, wanted
 from ..agents.deployment.compile import compile_config
 from ..agents.kafka.set_aside import Letter, letters, reasons
 from ..agents.worker.lines.screen import Screen, say
@@ -52,7 +53,7 @@ def dead_letters(
     goes through the dead letters of PIPELINE's input once. It sends those that can be used now,
     that none of the input's pipelines has used, and whose window is still open: records in the
     wrong partition, which the input's partitioner places anew, and records whose schema was not
-    known. It needs the right to write to the raw topic and to that of dead letters.
+    known. It needs the rights of the role `mender` (`hush topics --print`).
     """
     if replay and late:
         raise click.UsageError("--replay --late: what came late comes later still")
@@ -66,10 +67,13 @@ def dead_letters(
     if topic is None:
         setting = 'late = "topic"' if late else 'on_error = "dlq"'
         raise ConfigError(f"pipeline {pipeline!r} keeps none: its input would need {setting}")
-    cluster = cluster_of(config, "auditor")
+    cluster = cluster_of(config, "mender" if replay else "auditor")
     if replay:
         names = read_ledger(cluster, deployment.name).names(deployment.name)
         source = next(one for one in deployment.inputs if found in one.pipelines)
+        dead = {p.dlq_topic for p in source.pipelines if p.dlq_topic}
+        needed = wanted(rights("mender", deployment, names), [source.topic, *sorted(dead)])
+        cluster.rights.demand(needed)
         _replay(Again(cluster, source, names, reason), yes, as_json)
         return
     if not cluster.partitions(topic, "READ"):

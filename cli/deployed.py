@@ -29,8 +29,8 @@ def cluster_of(config: Config, role: Role) -> Cluster:
 
 
 def ledger_of(config: Config) -> Ledger:
-    """Read the ledger as an auditor; errors as for `read_ledger`."""
-    return read_ledger(cluster_of(config, "auditor"), config.deployment.name)
+    """Read the ledger as a verifier; errors as for `read_ledger`."""
+    return read_ledger(cluster_of(config, "verifier"), config.deployment.name)
 
 
 def least_partitions(config: Config) -> int:

@@ -145,7 +145,7 @@ def _header(flags: Flags, pipeline: str) -> None:
     """Write the header of the CSV that later rows will have, if a configuration tells it."""
     if flags.bootstrap and flags.alone:
         return
-    (layout,) = layouts(compile_config(read_config(flags)), [pipeline], None, ())
+    (layout,) = layouts(compile_config(read_config(flags, tables=False)), [pipeline], None, ())
     beside = {"release_id", "pipeline", layout.whole_key}
     names = [name for name in layout.columns if name not in beside]
     _csv(pa.table({name: pa.array([], pa.string()) for name in names}), True)
@@ -290,7 +290,7 @@ def connect(
     if not url.startswith("jdbc:"):
         rule = "must be an address of JDBC, such as jdbc:postgresql://localhost:5432/hush"
         raise click.BadParameter(f"{url!r} {rule}", param_hint="--url")
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     one = pipeline_of(config, pipeline)
     properties = sink_properties(one, url, table or pipeline, integers)
     if bundle is None:

@@ -32,7 +32,7 @@ def reset(flags: Flags, as_json: bool, name: str | None, dry_run: bool) -> None:
     new deployment does not read them.
     """
     config = read_config(flags)
-    cluster = cluster_of(config, "administrator")
+    cluster = cluster_of(config, "remover")
     session = config.engine.session_timeout / 1e6
     found = remains(
         cluster, config.deployment.name, session, lambda text: say(text, err=True), not dry_run

@@ -73,7 +73,7 @@ def followed(
             else the board says so.
     """
     kafka, name = _source(flags, deployment, only)
-    cluster, ledger = Cluster(kafka, role="reader"), ledger_topic(name)
+    cluster, ledger = Cluster(kafka, role="verifier"), ledger_topic(name)
     if there:
         cluster.wait()
     with suppress(KafkaException):
@@ -93,7 +93,7 @@ def _source(flags: Flags, deployment: str | None, only: Sequence[str]) -> tuple[
     """
     if deployment and flags.bootstrap and not flags.settings and not Path(flags.path).exists():
         return kafka_at(flags.bootstrap), deployment
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     for name in only:
         no_view(config, name)
     return config.kafka, deployment or config.deployment.name
@@ -123,7 +123,7 @@ def plot(
         raise click.BadParameter(f"{file}: must end in {', '.join(KINDS)}", param_hint="--out")
     check_place("--out", file)
     time = moment("--window", window)
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     found = pipeline_of(config, pipeline)
     declared = Declared(pipeline, found.number, found.config)  # as its ledger would declare it
     history = History()

@@ -56,7 +56,7 @@ def sink(
     complete releases are written, in one transaction with the position in the topic: so a sink
     that was killed goes on exactly there. It reads release topics alone.
     """
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     deployment = compile_config(config)
     wanted = layouts(deployment, only, table, integers)
     place = target_of(target)

@@ -23,7 +23,15 @@ from ..agents.deployment.cluster.grants import (
     strimzi_user,
     table,
 )
-from ..agents.deployment.cluster.rights import ROLES, TASKS, UNKNOWN, Role, reached, rights
+from ..agents.deployment.cluster.rights import (
+    ROLES,
+    TASKS,
+    UNKNOWN,
+    Role,
+    reached,
+    rights,
+    wanted,
+)
 from ..agents.deployment.cluster.topic_specs import (
     TopicSpec,
     counted,
@@ -288,7 +296,7 @@ class Shown:
 
     def _topics(self) -> None:
         for spec in (*self._public, *self._internal):
-            say(_line(spec))
+            say(_line(spec, self._readers(spec.name)))
         say("\n" + "\n".join(counted((*self._public, *self._internal))))
         if by := by_size(self._config):
             say(by)
@@ -296,6 +304,11 @@ class Shown:
             "\nA changelog of stage `ingest` has as many partitions as its input topic.\n"
             "Rights of each role; READ, WRITE and others include DESCRIBE:\n"
         )
+
+    def _readers(self, topic: str) -> list[Role]:
+        """List the roles that may read a topic."""
+        given = {role: rights(role, self._deployment, self._names) for role in ROLES}
+        return [r for r in ROLES if "READ" in wanted(given[r], [topic]).get(topic, ())]
 
     def _remarks(self) -> list[str]:
         """Remarks on what the list itself does not show."""
@@ -313,10 +326,8 @@ class Shown:
         return said
 
 
-def _line(spec: TopicSpec) -> str:
-    who = "workers only: raw data" if spec.internal else "anyone"
-    if spec.name.endswith(".ledger.v1"):
-        who = "operators and auditors"
+def _line(spec: TopicSpec, roles: Sequence[Role]) -> str:
+    who = "anyone" if "reader" in roles else ", ".join(roles)
     config = " ".join(f"{name}={value}" for name, value in sorted(spec.config.items()))
     return (
         f"{spec.name}\n    partitions {spec.partitions}; {config}\n"

@@ -102,7 +102,7 @@ def _place(flags: Flags, deployment: str) -> tuple[Kafka, str]:
                 "name the cluster and the deployment (--bootstrap HOST:PORT --deployment NAME), or "
                 f"a configuration (--config): there is no {flags.path} here"
             )
-    config = read_config(flags)
+    config = read_config(flags, tables=False)
     return config.kafka, deployment or config.deployment.name
 
 

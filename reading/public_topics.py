@@ -22,7 +22,7 @@ class PublicTopics:
     """
 
     def __init__(self, kafka: Kafka, deployment: str) -> None:
-        self._cluster = Cluster(kafka, role="reader")
+        self._cluster = Cluster(kafka, role="verifier")
         self._deployment = deployment
         self._cluster.wait()
 

@@ -114,7 +114,10 @@ class Board:
         self._answers: bool | None = None
         self._since = _now()
         topic = ledger_topic(deployment)
-        self._tail = Tail(kafka, topic, self._begin_ledger, self._take_ledger, None, self._options)
+        self._tail = Tail(
+            kafka, topic, self._begin_ledger, self._take_ledger, None, self._options,
+            role="verifier",
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start following, in separate threads."""

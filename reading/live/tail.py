@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from ...agents.deployment.cluster.rights import Role
 from ...agents.kafka.access.refusals import refusal
 from ...agents.kafka.logs import check, consumer, passing, raw
 from ...errors import EngineError
@@ -34,6 +35,7 @@ class Tail(threading.Thread):
         span: time before the newest record to read, microseconds; None: everything.
         options: further options of librdkafka, which win.
         end: time of the last record that matters, microseconds since 1970; None: all do.
+        role: role that has the right to read the topic.
 
     Attributes:
         caught_up: event that is set once all earlier records have been taken.
@@ -49,11 +51,12 @@ class Tail(threading.Thread):
         span: int | None = None,
         options: Mapping[str, Any] | None = None,
         end: int | None = None,
+        role: Role = "reader",
     ) -> None:
         super().__init__(name=f"tail {topic}", daemon=True)
         self._kafka, self._topic, self._span = kafka, topic, span
         self._begun, self._taken, self._options = begun, take, dict(options or {})
-        self._last = end
+        self._last, self._role = end, role
         self._since = 0  # milliseconds; earlier records are skipped
         self._ended = threading.Event()
         self.caught_up = threading.Event()
@@ -95,7 +98,7 @@ class Tail(threading.Thread):
             elif error.code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition())
             elif not _passes(error):
-                check(self._kafka, self._topic, error, self._topic, "reader")
+                check(self._kafka, self._topic, error, self._topic, self._role)
         if records:
             self._taken(records)
         if not unread and not self.caught_up.is_set():
@@ -109,9 +112,8 @@ class Tail(threading.Thread):
         carries the time of its commit, however old the records are.
         """
         listed = client.list_topics(self._topic, timeout=ANSWER_SECONDS).topics[self._topic]
-        if (
-            refused := refusal(self._kafka, listed.error, "READ", self._topic, "reader")
-        ) is not None:
+        refused = refusal(self._kafka, listed.error, "READ", self._topic, self._role)
+        if refused is not None:
             raise refused
         if listed.error is not None or not listed.partitions:
             raise EngineError("there is no such topic" if listed.error else "it has no partition")
@@ -153,7 +155,7 @@ class Tail(threading.Thread):
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return
                 elif not _passes(error):
-                    check(self._kafka, self._topic, error, self._topic, "reader")
+                    check(self._kafka, self._topic, error, self._topic, self._role)
 
 
 def _passes(error: KafkaError) -> bool:

@@ -28,13 +28,16 @@ def test_topics_are_printed_without_a_cluster(folder):
         ("hush.owners.v1", "anyone"),
         ("hush.pages.releases.v1", "anyone"),
         ("hush.pages.latest.v1", "anyone"),
-        ("hush.pages.dlq", "workers only: raw data"),
+        ("hush.pages.dlq", "administrator, remover, auditor, mender"),
+        ("hush.ledger.v1", "administrator, remover, worker, auditor, mender, verifier"),
     ):
         assert readers[topic].partition("readers: ")[2] == whose
     code, out, _ = typed("topics", "--print", "--json", "--bootstrap", "127.0.0.1:1")
     body = json.loads(out)
     assert set(body) == {"topics", "group", "transactional_ids", "reads", "rights"}
-    assert set(body["rights"]) == {"administrator", "worker", "auditor", "reader", "producer"}
+    assert list(body["rights"]) == [
+        "administrator", "remover", "worker", "auditor", "mender", "verifier", "reader", "producer"
+    ]  # fmt: skip
     assert body["reads"] == ["events"]
     internal = {t["name"]: t["internal"] for t in body["topics"]}
     public = ["hush.owners.v1", "hush.pages.releases.v1", "hush.pages.latest.v1"]

@@ -9,14 +9,19 @@ from ....topics.names import LOADS, OWNERS, READ_GROUPS, Names
 from ..model import Deployment
 from .topic_specs import TRIMMED, internal_topics
 
-Role = Literal["administrator", "worker", "auditor", "reader", "producer"]
+Role = Literal[
+    "administrator", "remover", "worker", "auditor", "mender", "verifier", "reader", "producer"
+]
 Kind = Literal["topic", "group", "transactional-id"]
 ROLES: tuple[Role, ...] = get_args(Role)
 TASKS: Mapping[Role, str] = {
-    "administrator": "`hush topics` and `hush trigger`; holds the noise key",
-    "worker": "`hush worker` and `hush check`; holds the noise key",
-    "auditor": "`hush replay`, `hush ledger`, and all that readers do; holds the noise key",
-    "reader": "`hush releases`, `map`, `points`, `plot`, `live`, and any client of releases",
+    "administrator": "`hush topics`, `trigger` and `accept-loss`; holds the noise key",
+    "remover": "`hush reset`",
+    "worker": "`hush worker`, `check` and `status`; holds the noise key",
+    "auditor": "`hush replay`, `dead-letters`, and what verifiers do; holds the noise key",
+    "mender": "`hush dead-letters --replay`",
+    "verifier": "`hush verify`, `live`, `ledger`, and what readers do; may know the load",
+    "reader": "`hush releases`, `map`, `points`, `plot`, `sink`, and any client of releases",
     "producer": "applications that write events to the inputs, and `hush produce`",
 }
 UNKNOWN = "GENESIS"
@@ -57,13 +62,25 @@ def _administrator(deployment: Deployment, names: Names) -> list[Right]:
     """Internal topics get a genesis id that is not known beforehand, hence rights by prefix."""
     own = f"{deployment.name}."
     every = ("CREATE", "READ", "WRITE", "DELETE", "ALTER", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
+    made = ("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS")
     return [
-        *_each(_raw(deployment), ("DESCRIBE",), "their ids and first offsets"),
+        *_each(_raw(deployment), ("DESCRIBE", "DESCRIBE_CONFIGS"), "ids, first offsets, settings"),
         *_each(_looked_up(deployment), ("READ",), "public tables"),
         Right("topic", own, True, every, "ledger and internal topics"),
         Right("topic", OWNERS, False, ("CREATE", "READ", "WRITE"), "claims of topics"),
-        *_each(_public(deployment) + _aside(deployment), ("CREATE", "DESCRIBE"), "to make them"),
+        *_each(_public(deployment) + _aside(deployment), made, "to make them"),
         Right("transactional-id", own, True, ("WRITE",), "genesis and declarations"),
+    ]
+
+
+def _remover(deployment: Deployment, names: Names) -> list[Right]:
+    own = f"{deployment.name}."
+    return [
+        Right("topic", own, True, ("READ", "DELETE"), "ledger and internal topics"),
+        Right("topic", OWNERS, False, ("READ",), "who writes which topic"),
+        *_each(_public(deployment), ("DELETE",), "releases"),
+        *_each(_aside(deployment), ("DELETE",), "records set aside"),
+        Right("group", own, True, ("DESCRIBE",), "to see that no worker runs"),
     ]
 
 
@@ -101,12 +118,29 @@ def _auditor(deployment: Deployment, names: Names) -> list[Right]:
     ]
 
 
+def _mender(deployment: Deployment, names: Names) -> list[Right]:
+    dead = sorted({p.dlq_topic for p in deployment.pipelines if p.dlq_topic})
+    own = f"{names.base}."
+    return [
+        *_each(_raw(deployment), ("WRITE",), "records that can be used now"),
+        *_each(dead, ("READ", "WRITE"), "dead letters, and which were tried"),
+        Right("topic", names.ledger, False, ("READ",), "the genesis"),
+        *_tables(deployment, names),
+        Right("group", own, True, ("READ",), "how far dead letters were tried"),
+        Right("transactional-id", own, True, ("WRITE",), "to send each at most once"),
+    ]
+
+
+def _verifier(deployment: Deployment, names: Names) -> list[Right]:
+    """The ledger tells of load: the markers of its transactions bear the moment."""
+    charges = Right("topic", names.ledger, False, ("READ",), "charges and declarations")
+    return [*_reader(deployment, names), charges, *_tables(deployment, names)]
+
+
 def _reader(deployment: Deployment, names: Names) -> list[Right]:
     return [
         *_each(_public(deployment), ("READ",), "releases"),
         Right("topic", OWNERS, False, ("READ",), "schemas of releases"),
-        Right("topic", names.ledger, False, ("READ",), "`hush live`: what was paid"),
-        *_each([names.tables] if _looked_up(deployment) else [], ("READ",), "public tables"),
     ]
 
 
@@ -122,8 +156,11 @@ def _producer(deployment: Deployment, names: Names) -> list[Right]:
 
 _MAKERS = {
     "administrator": _administrator,
+    "remover": _remover,
     "worker": _worker,
     "auditor": _auditor,
+    "mender": _mender,
+    "verifier": _verifier,
     "reader": _reader,
     "producer": _producer,
 }
@@ -140,6 +177,10 @@ def _raw(deployment: Deployment) -> list[str]:
 def _looked_up(deployment: Deployment) -> list[str]:
     made = (table.origin for p in deployment.pipelines for table in p.tables)
     return sorted({origin.topic for origin in made if origin is not None})
+
+
+def _tables(deployment: Deployment, names: Names) -> list[Right]:
+    return _each([names.tables] if _looked_up(deployment) else [], ("READ",), "public tables")
 
 
 def _public(deployment: Deployment) -> list[str]:

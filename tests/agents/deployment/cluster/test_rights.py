@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from hushstream.agents.deployment.cluster.rights import ROLES, Right, reached, rights, wanted
 from hushstream.agents.deployment.cluster.topic_specs import internal_topics, public_topics
-from hushstream.topics.names import Names
+from hushstream.topics.names import OWNERS, Names
 
 from ....support import deployment
 
@@ -20,6 +20,7 @@ NAMES = Names(MADE.name, "0123456789")
 PUBLIC = [spec.name for spec in public_topics(MADE)]
 INTERNAL = [spec.name for spec in internal_topics(MADE, NAMES)]
 RAW = [source.topic for source in MADE.inputs]
+DEAD = sorted({p.dlq_topic for p in MADE.pipelines if p.dlq_topic})
 EVERY = [*RAW, *PUBLIC, *INTERNAL]
 
 
@@ -32,7 +33,9 @@ def test_only_workers_and_administrators_write() -> None:
         writes = {t for t, operations in given(role).items() if "WRITE" in operations}
         if role == "producer":
             assert writes == set(RAW)
-        elif role in ("auditor", "reader"):
+        elif role == "mender":
+            assert writes == {*RAW, *DEAD}
+        elif role in ("auditor", "verifier", "reader", "remover"):
             assert writes == set()
         else:
             assert writes and not writes & set(RAW)
@@ -43,6 +46,21 @@ def test_readers_see_nothing_that_is_a_function_of_raw_data() -> None:
     aside = {t for p in MADE.pipelines for t in (p.dlq_topic, p.late_topic) if t}
     assert not given("reader").keys() & aside
     assert all(set(operations) == {"READ"} for operations in given("reader").values())
+
+
+def test_the_ledger_tells_of_load_and_is_for_verifiers_not_for_readers() -> None:
+    """Markers of its transactions bear the moment, and epochs of its producer count beats."""
+    released = {t for p in MADE.pipelines for t in (p.release_topic, p.latest_topic) if t}
+    assert set(given("reader")) == {OWNERS, *released}
+    assert set(given("verifier")) == {OWNERS, *released, NAMES.ledger}
+    assert given("verifier")[NAMES.ledger] == ["READ"]
+
+
+def test_who_removes_a_deployment_deletes_all_topics_of_it_and_no_input() -> None:
+    found = given("remover")
+    gone = {topic for topic, operations in found.items() if "DELETE" in operations}
+    assert gone == {*PUBLIC, *INTERNAL} - {OWNERS}
+    assert all("WRITE" not in o and "CREATE" not in o for o in found.values())
 
 
 def test_workers_make_and_alter_nothing_and_delete_only_what_is_trimmed() -> None:
@@ -56,7 +74,7 @@ def test_workers_make_and_alter_nothing_and_delete_only_what_is_trimmed() -> Non
 
 def test_administrators_read_no_input_and_no_release() -> None:
     found = given("administrator")
-    assert all(found[topic] == ["DESCRIBE"] for topic in RAW)
+    assert all(found[topic] == ["DESCRIBE", "DESCRIBE_CONFIGS"] for topic in RAW)
     assert all("READ" not in found[p.release_topic] for p in MADE.pipelines)
 
 

@@ -60,10 +60,10 @@ def test_the_administrator_reads_reference_data_and_everybody_else_what_was_kept
         role: {
             right.name for right in rights(role, EVERYWHERE, NAMES) if "READ" in right.operations
         }
-        for role in ("administrator", "worker", "reader", "producer")
+        for role in ("administrator", "worker", "mender", "verifier", "reader", "producer")
     }
     assert [role for role in topics if "shop-products" in topics[role]] == ["administrator"]
-    assert [role for role in topics if NAMES.tables in topics[role]] == ["reader"]
+    assert [role for role in topics if NAMES.tables in topics[role]] == ["mender", "verifier"]
     assert f"{NAMES.base}." in topics["worker"]  # the prefix of all internal topics
-    made = rights("reader", NONE, NAMES)
+    made = rights("verifier", NONE, NAMES)
     assert NAMES.tables not in {right.name for right in made}
