@@ -11,6 +11,7 @@
      ├── LedgerError          the ledger is missing, broken or does not fit the state (agents)
      ├── EngineError          the engine cannot go on safely; the worker stops (agents)
      │    ├── OutageError     the cluster, or one partition, does not answer (agents)
+     │    │    └── KeyOutageError  the command that prints a key fails or is late (topics)
      │    ├── RightError      the cluster refuses a right; names operation and resource (agents)
      │    ├── RewoundError    logs are behind what is known to have been in them (agents)
      │    ├── TrimmedError    a log no longer holds the position that is wanted (agents)
@@ -94,6 +95,10 @@ class EngineError(HushError):
 
 class OutageError(EngineError):
     """The cluster does not answer, or a partition has no leader: it may come back."""
+
+
+class KeyOutageError(OutageError):
+    """The command that prints a secret key fails or takes too long: its vault may come back."""
 
 
 class RightError(EngineError):

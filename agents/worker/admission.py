@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from ...errors import EngineError, LedgerError, OutageError, RightError
+from ...errors import EngineError, KeyOutageError, LedgerError, OutageError, RightError
 from ...mechanisms.noise import fingerprint
 from ...topics.config.access.ratchet_file import RatchetFile, ratchet_of
 from ...topics.config.access.secret import noise_key, own_keys, signing_key
@@ -72,14 +72,14 @@ class _Patience:
         self._began = time.monotonic()
         self._said = -SAID_SECONDS
 
-    def tell(self, reason: str) -> None:
-        """Log what the start waits for, at most once per `SAID_SECONDS`."""
+    def tell(self, reason: str, what: str = "") -> None:
+        """Log what the start waits for (empty: the cluster), at most once per `SAID_SECONDS`."""
         self._waiting()
         waited = time.monotonic() - self._began
         if waited - self._said >= SAID_SECONDS:
             self._said = waited
-            log.warning("the start is waiting for Kafka at %s, for up to %g s: %s", self._where,
-                        self._seconds, reason)  # fmt: skip
+            log.warning("the start is waiting for %s, for up to %g s: %s",
+                        what or f"Kafka at {self._where}", self._seconds, reason)  # fmt: skip
 
     def check(self, error: OutageError | KafkaException) -> None:
         """Log why an attempt failed; raise its error once the patience is used up."""
@@ -90,7 +90,7 @@ class _Patience:
             most = self._seconds if passing(error.args[0]) else STRANGE_SECONDS
         if time.monotonic() - self._began > min(most, self._seconds):
             raise EngineError(f"{reason} (waited for {min(most, self._seconds):g} s)") from None
-        self.tell(reason)
+        self.tell(reason, "a key" if isinstance(error, KeyOutageError) else "")
 
 
 def _passed() -> None:
@@ -110,7 +110,7 @@ def prepare(
 
     Args:
         member: name of the worker, and of its folder below ``engine.data_dir``.
-        patience: seconds to wait for a cluster, or a partition, that does not answer.
+        patience: seconds to wait for a cluster, a partition, or a key's command, without an answer.
         told: called with each finding in order, also where a later one stops the worker.
         waiting: called, again and again, while something does not answer.
         role: role whose rights the cluster must grant; a replay only reads.

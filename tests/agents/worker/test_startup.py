@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 from hushstream.agents.worker import startup
 from hushstream.agents.worker.admission import prepare
 from hushstream.agents.worker.startup import Probes, lock_folder
-from hushstream.errors import EngineError, LedgerError, OutageError
+from hushstream.errors import EngineError, KeyOutageError, LedgerError, OutageError
 from hushstream.topics.config.load import Config, load
 
 HOLD = """
@@ -122,6 +122,24 @@ def test_a_start_waits_as_long_as_any_outage_says_so_once_a_minute_and_ends(
     assert seconds <= hours[0] <= seconds + 20
     said = [r.getMessage() for r in caplog.records if "the start is waiting" in r.getMessage()]
     assert len(said) == (seconds // 60 + 1 if seconds else 0)
+
+
+def test_a_start_waits_for_a_vault_that_is_away_and_says_that_it_waits_for_a_key(
+    hours, monkeypatch, caplog
+):
+    failing = [KeyOutageError("secret.key.command (vault) ended with 2")]
+
+    def admit(*_: object) -> str:
+        if failing:
+            raise failing.pop()
+        return "ready"
+
+    monkeypatch.setattr(admission, "admit", admit)
+    config = load(Path(__file__).parents[3] / "topics" / "config" / "template.toml", environ={})
+    with caplog.at_level("WARNING"):
+        assert prepare(config, patience=300.0) == "ready"
+    (said,) = [r.getMessage() for r in caplog.records]
+    assert said.startswith("the start is waiting for a key, for up to 300 s: secret.key.command")
 
 
 def test_an_outage_while_tables_of_topics_are_read_is_waited_for(hours, monkeypatch):

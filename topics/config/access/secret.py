@@ -20,12 +20,14 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from ....errors import ConfigError
+from ....errors import ConfigError, KeyOutageError
 from ...signatures import SigningKey
 from ..model import Config, KeyCommand
 from ..toml.values import format_duration
 
 KEY_BYTES = 32
+UNRUNNABLE = (126, 127)
+"""Exit codes of shells, `env` and the like for a program that is no program or is not there."""
 
 
 def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes:
@@ -36,7 +38,8 @@ def noise_key(config: Config, environ: Mapping[str, str] | None = None) -> bytes
 
     Raises:
         ConfigError: there is no key, it is malformed, others may read its file, or the command
-            failed. The message does not contain any part of the key.
+            cannot be run. The message does not contain any part of the key.
+        KeyOutageError: the command fails now.
     """
     key = _key("noise", config.secret.key, "secret.key.command", environ)
     return key or read_key(Path(config.secret.noise_key_file))
@@ -49,7 +52,7 @@ def signing_key(config: Config, environ: Mapping[str, str] | None = None) -> Sig
     key.
 
     Raises:
-        ConfigError: as for the noise key.
+        ConfigError, KeyOutageError: as for the noise key.
     """
     secret = config.secret
     key = _key("signing", secret.signing_key, "secret.signing_key.command", environ)
@@ -98,7 +101,7 @@ def _printed(key: KeyCommand, setting: str) -> bytes:
             data, _ = running.communicate(timeout=key.timeout / 1e6)
         except subprocess.TimeoutExpired:
             limit = format_duration(key.timeout)
-            raise ConfigError(
+            raise KeyOutageError(
                 f"{name}: no key within {limit} ({setting.replace('command', 'timeout')})"
             ) from None
         finally:
@@ -106,7 +109,10 @@ def _printed(key: KeyCommand, setting: str) -> bytes:
                 os.killpg(running.pid, signal.SIGKILL)
     if running.returncode:
         how = f"ended with {running.returncode}"
-        raise ConfigError(f"{name} {how}; run it by hand, since what it prints is not shown here")
+        wrong = running.returncode in UNRUNNABLE
+        raise (ConfigError if wrong else KeyOutageError)(
+            f"{name} {how}; run it by hand, since what it prints is not shown here"
+        )
     if not data.strip():
         raise ConfigError(f"{name} printed nothing; it must print the key and nothing else")
     return data

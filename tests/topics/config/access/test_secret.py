@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from hushstream.cli.group import exit_code
 from hushstream.deploy.process import command_of
-from hushstream.errors import ConfigError
+from hushstream.errors import ConfigError, HushError, KeyOutageError
 from hushstream.topics.config.access.secret import (
     decode_key,
     noise_key,
@@ -160,20 +161,28 @@ def test_a_command_goes_before_the_configured_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "kind", "told"),
     [
-        ("print('canary'); raise SystemExit(7)", "ended with 7; run it by hand"),
-        ("import sys; sys.exit('canary')", "ended with 1"),
-        ("print('canary')", "must hold 32 bytes"),
-        ("print(' ')", "printed nothing"),
-        (f"print('{bytes(32).hex()}')", "not a random key"),
+        ("print('canary'); raise SystemExit(7)", KeyOutageError, "ended with 7; run it by hand"),
+        ("import sys; sys.exit('canary')", KeyOutageError, "ended with 1"),
+        ("print('canary'); raise SystemExit(126)", ConfigError, "ended with 126"),
+        ("print('canary'); raise SystemExit(127)", ConfigError, "ended with 127"),
+        ("print('canary')", ConfigError, "must hold 32 bytes"),
+        ("print(' ')", ConfigError, "printed nothing"),
+        (f"print('{bytes(32).hex()}')", ConfigError, "not a random key"),
     ],
 )
 def test_a_command_that_fails_is_named_and_its_output_is_not(
-    program: str, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    program: str,
+    kind: type[HushError],
+    told: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+    """A vault that is away may come back (exit code 4); what is no key stays none (2)."""
+    with pytest.raises(kind, match=told) as caught:
         noise_key(_prints(program, tmp_path), {})
+    assert exit_code(caught.value) == (2 if kind is ConfigError else 4)
     shown = str(caught.value) + "".join(capfd.readouterr())
     assert "secret.key.command" in shown and "canary" not in shown
 
@@ -183,7 +192,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_pat
     child = f"import os, time; open({str(left)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     for seconds in (1, 4, 16, 30):  # a slow machine may not have started it by then
-        with pytest.raises(ConfigError, match=f"no key within {seconds}s"):
+        with pytest.raises(KeyOutageError, match=f"no key within {seconds}s"):
             noise_key(_prints(program, tmp_path, f"{seconds}s"), {})
         if left.exists() and left.read_text():
             break
