@@ -125,7 +125,7 @@ OPERATOR = (
         "min_over_time(hush_lag_records[10m]) > 100000",
         "warning",
         "{{ $labels.store }} lags behind",
-        "{{ $value }} fetched records are not yet applied: add workers.",
+        "{{ $value }} records of the topic are not yet applied: add workers.",
         "10m",
     ),
     Alert(

@@ -132,8 +132,11 @@ class Stage(Protocol):
     """The stage that a shard runs on one partition of its topic: ingest, bound, aggregate or view.
 
     ``position`` is the next input offset that the stage wants. It may be ahead of the committed
-    marker, while state is only in memory.
+    marker, while state is only in memory. ``watermark`` is the time of the last clock entry that it
+    has used, per pipeline, microseconds since 1970, also of one that no step has committed.
     """
+
+    watermark: Mapping[str, int]
 
     @property
     def position(self) -> int:

@@ -194,7 +194,7 @@ class OperatorMetrics:
         self.snapshot_failures = Counter(
             "hush_snapshot_failures", "Uploads that failed, and snapshots refused.", **given
         )
-        said = "Fetched and not applied; `store` is the topic and partition that a shard reads."
+        said = "Of the input and not used; `store` is the topic and partition that a shard reads."
         self.lag = Gauge("hush_lag_records", said, ["store"], **given)
         self.watermark = Gauge(
             "hush_watermark_timestamp_seconds",

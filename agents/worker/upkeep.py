@@ -170,7 +170,7 @@ class Upkeep:
                 self.inflow.look(self._fetching())
             if now - measured > MEASURE_SECONDS:
                 measured = now
-                await asyncio.gather(*(s.measure() for s in self._shards.values()))
+                await self._measure()
                 try:
                     self._room.measure()
                 except EngineError as gone:
@@ -183,6 +183,11 @@ class Upkeep:
                 await self._trim()
             if (error := crash()) is not None:
                 fail(error)
+
+    async def _measure(self) -> None:
+        """Report how far each shard is behind the end of its input, and the size of its table."""
+        ends = self._follower.ends
+        await asyncio.gather(*(s.measure(ends.get(tp, 0)) for tp, s in self._shards.items()))
 
     def _fetching(self) -> dict[TP, int]:
         """The next offset of each partition that should be fetched."""

@@ -16,7 +16,7 @@ The marker never passes a frame whose sums are not in the state.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from ....errors import EngineError
@@ -68,6 +68,8 @@ class AggregateStage:
     Attributes:
         position: offset of the next frame to take; ahead of the marker by the sums in memory.
     """
+
+    watermark: Mapping[str, int] = {}
 
     def __init__(
         self,

@@ -47,6 +47,8 @@ class BoundStage:
         position: offset of the next frame to take.
     """
 
+    watermark: Mapping[str, int] = {}
+
     def __init__(
         self,
         pipeline: Pipeline,

@@ -6,7 +6,7 @@ every release that it depends on has been read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ class IngestStage:
 
     Attributes:
         position: next raw offset to take.
+        watermark: time of the last clock entry that was used, also without a step, per pipeline.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class IngestStage:
         self._timelines: dict[str, Timeline] = {}
         self._skip = 0
         self.position = 0
+        self.watermark: Mapping[str, int] = {}
 
     def open(self, reader: StateReader, marker: Marker) -> None:
         """Begin at the marker."""
@@ -125,6 +127,7 @@ class IngestStage:
         self._skip = step.marker.clock
         self._slicer.sweep(reader, step)
         self.position = step.marker.applied
+        self.watermark = step.watermark or self.watermark
         changed = step.rows or len(step.units) > 0
         moved = step.marker.applied != marker.applied or step.out or changed
         # Most beats only move other partitions. A transaction for each would be most of a quiet

@@ -92,6 +92,8 @@ class ViewStage:
         position: the next record to take; releases in memory put it ahead of the marker.
     """
 
+    watermark: Mapping[str, int] = {}
+
     def __init__(self, views: Sequence[ReleaseView], begin: int = 0) -> None:
         self._tails = [_Tail(view) for view in views]
         self._begin = begin

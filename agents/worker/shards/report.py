@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
-from ...stages.step import Step
+from ...stages.step import Stage, Step
 from ..shared import Shared
 
 
@@ -21,29 +22,34 @@ class ShardReport:
         self._name = name
         self._watched: set[str] = set()  # pipelines whose watermark was reported
 
-    def step(self, step: Step, waiting: int) -> None:
-        """Add a committed step.
-
-        Args:
-            waiting: fetched records of the input that are not applied yet.
-        """
+    def step(self, step: Step) -> None:
+        """Add a committed step."""
         metrics = self._shared.metrics
         metrics.count(step.counts)
         if self._shared.losses is not None:
             self._shared.losses.count(step.counts)
-        metrics.lag.labels(store=self._name).set(max(waiting, 0))
-        self._watched.update(step.watermark)
-        for pipeline, moment in step.watermark.items():
-            labels = {"pipeline": pipeline, "partition": self._partition}
-            metrics.watermark.labels(**labels).set(moment / 1e6)
+        self._used(step.watermark)
         for pipeline in [p for p, what in step.counts if what == "manifests"]:
             late = max(time.time() - step.not_before / 1e6, 0.0)
             metrics.delay.labels(pipeline=pipeline).observe(late)
             self._shared.published(pipeline)
 
-    def size(self, store: str, size: int) -> None:
-        """Set the size of the shard's table, in bytes."""
+    def standing(self, store: str, size: int, end: int, stage: Stage) -> None:
+        """Set how the shard stands, whether or not it commits steps.
+
+        Args:
+            size: bytes of its table.
+            end: end of its input, as last heard; 0: not heard yet.
+        """
         self._shared.metrics.state.labels(store=store).set(size)
+        self._shared.metrics.lag.labels(store=self._name).set(max(end - stage.position, 0))
+        self._used(stage.watermark)
+
+    def _used(self, watermark: Mapping[str, int]) -> None:
+        self._watched.update(watermark)
+        for pipeline, moment in watermark.items():
+            labels = {"pipeline": pipeline, "partition": self._partition}
+            self._shared.metrics.watermark.labels(**labels).set(moment / 1e6)
 
     def end(self, store: str) -> None:
         """End all series of the shard."""

@@ -322,10 +322,10 @@ class Shard:
             self._spec.rest.stepped(asyncio.get_running_loop().time(), step.more)
         for text in step.tells:
             log.info("%s", text)
-        self._report.step(step, self.wanted - self.marker.applied)
+        self._report.step(step)
 
-    async def measure(self) -> None:
-        """Report the size of the local state to the operator, after writing held rows to disk."""
+    async def measure(self, end: int) -> None:
+        """Tell the operator size and lag, given the input's end, and write held rows to disk."""
         try:
             size = await self._in_thread(self._state.size)
         except DamagedError:  # the next step handles it
@@ -333,7 +333,7 @@ class Shard:
             return
         if self._closing:
             return  # its series have ended
-        self._report.size(self._state.name, size)
+        self._report.standing(self._state.name, size, end, self._stage)
 
     @property
     def table(self) -> LocalState:

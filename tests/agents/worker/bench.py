@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,6 +37,8 @@ GHOST = b"g"  # a row that only a forged table has
 
 class Tally:
     """A stage that counts its input in a row and repeats the input on another topic."""
+
+    watermark: Mapping[str, int] = {}
 
     def __init__(self, out: str) -> None:
         self.out = out

@@ -1,13 +1,16 @@
-"""The room for a worker's tables: measured from the beginning, and missed when it is gone."""
+"""The room for a worker's tables, measured from the beginning; how far shards are behind."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from aiokafka.structs import TopicPartition as TP
 from hushstream.agents.worker.metrics import OperatorMetrics
-from hushstream.agents.worker.upkeep import DiskRoom
+from hushstream.agents.worker.upkeep import DiskRoom, Upkeep
 from hushstream.errors import EngineError
 
 
@@ -36,3 +39,20 @@ def test_a_folder_that_was_deleted_ends_its_worker_with_advice(tmp_path: Path):
         EngineError, match="w was deleted while its worker runs: restart the worker"
     ):
         room.measure()
+
+
+def test_a_shard_is_measured_against_the_end_of_its_topic_and_not_what_was_fetched() -> None:
+    told: list[tuple[int, int]] = []
+
+    class Measured:
+        def __init__(self, partition: int) -> None:
+            self.partition = partition
+
+        async def measure(self, end: int) -> None:
+            told.append((self.partition, end))
+
+    upkeep = object.__new__(Upkeep)
+    upkeep._shards = {TP("raw", n): Measured(n) for n in range(2)}  # type: ignore[misc]
+    upkeep._follower = SimpleNamespace(ends={TP("raw", 0): 900_000})  # type: ignore[assignment]
+    asyncio.run(upkeep._measure())
+    assert told == [(0, 900_000), (1, 0)]

@@ -6,14 +6,29 @@ Covers: agents/stages/ingest/slicer.py, agents/stages/ingest/beside.py
 from __future__ import annotations
 
 import pytest
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.stages.ingest.beside import Beside
 from hushstream.agents.stages.ingest.stage import IngestStage
 from hushstream.agents.stages.ingest.unit_digests import hashed
+from hushstream.agents.state.memory import MemoryStore
 from hushstream.errors import EngineError
 from hushstream.formats.events.decode import RawRecord
 from hushstream.mechanisms.keys import Keys
-from hushstream.topics.records import Retired
+from hushstream.topics.records import Marker, Retired
 
-from ....support import DAY, ORIGIN, beat, counts, deployment, engine, event, start, trigger
+from ....support import (
+    DAY,
+    NAMES,
+    ORIGIN,
+    SECRET,
+    beat,
+    counts,
+    deployment,
+    engine,
+    event,
+    start,
+    trigger,
+)
 from ..test_topology import BASE, run
 
 
@@ -153,3 +168,19 @@ def test_a_marker_has_the_time_of_the_last_clock_entry_that_it_passed():
         (marker,) = [s._marker for s in found._shards if isinstance(s.stage, IngestStage)]
         passed.append((marker.clock, marker.passed))
     assert passed == [(2, 7), (3, 8)]
+
+
+def test_a_beat_that_only_moves_other_partitions_counts_as_used_without_a_step():
+    made = deployment(partitions=2)
+    p = made.pipelines[0]
+    clock = ClockLog({p.name: p.traits.horizon})
+    stage = IngestStage(made.inputs[0], 1, NAMES, SECRET, clock, Beside())
+    store, marker = MemoryStore(), Marker("abcdef", 0)
+    stage.open(store, marker)
+    clock.append(0, start(p))
+    for second in range(1, 301):
+        clock.append(second, beat([second, 0], ORIGIN + second * 1_000_000))
+        step = stage.step(store, marker, [], 0)
+        marker = marker if step is None else step.marker
+    assert marker.clock < 300 and stage.clock_position == 301
+    assert stage.watermark == {p.name: ORIGIN + 300_000_000}

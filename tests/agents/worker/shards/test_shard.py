@@ -50,7 +50,7 @@ def test_a_shard_that_was_closed_leaves_no_series(bench):
         await shard.open()
         shard.deliver(interval(0, 5))
         await applied(shard, 5)
-        await shard.measure()
+        await shard.measure(5)
 
         def series() -> set[str]:
             found = shard._shared.metrics.series.collect()
@@ -59,8 +59,34 @@ def test_a_shard_that_was_closed_leaves_no_series(bench):
         names = {f"{bench.name}-log-0", "in-0", f"{bench.name}-0"}
         assert series() and series() <= names
         await shard.close()
-        await shard.measure()  # upkeep may call it at this time
+        await shard.measure(5)  # upkeep may call it at this time
         assert series() == set()
+
+    asyncio.run(run())
+
+
+def test_the_lag_counts_what_the_topic_has_and_the_last_beat_counts_without_a_step(bench):
+    """What was fetched says nothing of a backlog: fetching pauses at `MOST` records."""
+
+    async def run() -> None:
+        shard = bench.shard()
+        await shard.open()
+        shard.deliver(interval(0, 5))
+        await applied(shard, 5)
+        metrics = shard._shared.metrics
+
+        def beats() -> list[float]:
+            (gauge,) = metrics.watermark.collect()
+            return [sample.value for sample in gauge.samples]
+
+        for end, lag in ((0, 0), (5, 0), (200_005, 200_000)):
+            await shard.measure(end)
+            assert metrics.lag.labels(store=f"{bench.name}-0")._value.get() == lag
+        shard._stage.watermark = {"p": 7_000_000}
+        await shard.measure(5)
+        assert beats() == [7]
+        await shard.close()
+        assert beats() == []
 
     asyncio.run(run())
 
