@@ -217,7 +217,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "a broker that was cut off": (
         "agents/worker/shards/test_transaction.py::"
         "test_a_shard_that_was_answered_by_a_leader_of_before_publishes_nothing",
-        "agents/clock/test_owner.py::test_a_clock_log_that_was_not_read_to_its_end_gets_no_trigger",
+        "agents/clock/test_owner.py::test_a_log_that_was_not_read_to_its_end_gets_no_trigger",
     ),
     "the clock owner's time": (
         "agents/clock/test_owner.py::"

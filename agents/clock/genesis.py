@@ -6,11 +6,9 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-
-from ...errors import EngineError, LedgerError
+from ...errors import LedgerError
 from ...mechanisms.noise import fingerprint
 from ...topics.names import Names, genesis_id, ledger_topic
 from ...topics.signatures import SigningKey
@@ -21,35 +19,19 @@ from ..deployment.model import Deployment, Input, Pipeline
 from ..deployment.published.schema_pins import pins
 from ..kafka.access.owners import claim, verify_unclaimed
 from ..kafka.cluster import Cluster
+from .appending import Line, Overtaken, append, ledger_line
 from .begins import Begins
 from .ends import following, retirement
 from .ledger import FORMAT, GROWN, SHARED, SIGNED, Ledger
-from .ledger_record import Record
 from .pinned import growths, placement, verify_declared, verify_key, verify_signing, verify_there
 from .tables import records_of
-
-FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
-          KafkaError.UNKNOWN_TOPIC_OR_PART)  # its topics were deleted as orphans  # fmt: skip
-
 
 OLDEST = 2
 """The oldest format that this version can continue; older ones are refused, never guessed at."""
 
 
-class Overtaken(EngineError):
-    """A concurrent write: another process wrote to the ledger at the same time."""
-
-
 class NoLedgerError(LedgerError):
     """The ledger is missing or empty; other topics decide whether a new one may begin."""
-
-
-class Line(NamedTuple):
-    """One record of a declaring transaction."""
-
-    topic: str
-    key: bytes | None
-    value: bytes
 
 
 def read_ledger(cluster: Cluster, deployment: str, key: SigningKey | None = None) -> Ledger:
@@ -182,8 +164,7 @@ class Beginning:
         if declared and not ends and not growing and ledger.format >= FORMAT:
             return created
 
-        def missing() -> list[Line]:
-            ledger = _read(self.cluster, names.ledger, self.signing)
+        def missing(ledger: Ledger) -> list[Line]:
             now = ledger.names(deployment.name)
             grown = [] if self.grow is None else _grown(deployment, ledger, now, self.grow)
             if deployment.shared:  # other processes may have declared pipelines meanwhile
@@ -192,7 +173,8 @@ class Beginning:
 
         # Use the clock's id, because its owner may be writing a charge at this moment. The owner is
         # fenced, and reads the ledger again before it continues.
-        append(self.cluster, names.transactional_id("clock", "clock", 0), missing)
+        identity = names.transactional_id("clock", "clock", 0)
+        append(self.cluster, identity, names.ledger, self.signing, missing)
         return created
 
     def _first(self) -> list[str]:
@@ -202,16 +184,17 @@ class Beginning:
         names = Names(self.deployment.name, secrets.token_hex(5))
         created: list[str] = []
 
-        def lines() -> list[Line]:
-            if _read(self.cluster, names.ledger).records:
+        def lines(ledger: Ledger) -> list[Line]:
+            if ledger.records:
                 return []  # another process was first
             created.extend(self._create(internal_topics(self.deployment, names)))
             return self._declarations(Ledger(key=self.signing), names)
 
         try:
-            append(self.cluster, genesis_id(self.deployment.name), lines)
+            append(self.cluster, genesis_id(self.deployment.name), names.ledger, None, lines)
         except Overtaken:
-            if _read(self.cluster, names.ledger).genesis.get("genesis") != names.genesis:
+            there = Ledger.read(m.value() for m in self.cluster.read(names.ledger))
+            if there.genesis.get("genesis") != names.genesis:
                 self.cluster.delete(created)  # their genesis was not committed
             raise
         return created or replace(self, grow=None).begin()
@@ -349,52 +332,3 @@ def _pipeline(cluster: Cluster, source: Input, p: Pipeline, names: Names) -> dic
         **({"seats": seats} if seats else {}),
         **pins(p),
     }
-
-
-def ledger_line(topic: str, record: Record) -> Line:
-    """Make the line for a ledger record, keyed by its pipeline if it has one."""
-    key = str(record.body.get("pipeline", "")).encode() or None
-    return Line(topic, key, record.encode())
-
-
-def append(cluster: Cluster, identity: str, compose: Callable[[], list[Line]]) -> None:
-    """Write lines in a transaction, under an id that fences its earlier owner.
-
-    ``compose`` is called after the fence, so the ledger that it reads is the one to chain to.
-
-    Raises:
-        Overtaken: another process has taken the id meanwhile; nothing was written.
-        RightError: this user may not use the id, or may not write a topic.
-    """
-    refused: list[tuple[KafkaError, str]] = []
-
-    def told(error: KafkaError | None, message: Any) -> None:
-        if error is not None:
-            refused.append((error, message.topic()))
-
-    producer = cluster.producer(**{"transactional.id": identity, "acks": "all"})
-    try:
-        producer.init_transactions(30)
-        lines = compose()
-        if not lines:
-            return
-        producer.begin_transaction()
-        for line in lines:
-            producer.produce(line.topic, line.value, key=line.key, partition=0, on_delivery=told)
-        producer.commit_transaction(30)
-        for topic in {line.topic for line in lines}:
-            cluster.offsets.settle(topic, 30)  # a worker may be started as soon as this returns
-    except KafkaException as error:
-        if error.args[0].code() in FENCED:
-            raise Overtaken(
-                "another `hush topics` runs at the same time and was faster: nothing was written "
-                "here; run it again when the other one has ended"
-            ) from None
-        for said, topic in refused:
-            cluster.rights.refuse(KafkaException(said), "WRITE", topic)
-        cluster.rights.refuse(error, "WRITE", identity)
-        raise
-
-
-def _read(cluster: Cluster, topic: str, key: SigningKey | None = None) -> Ledger:
-    return Ledger.read((m.value() for m in cluster.read(topic)), key)

@@ -88,6 +88,7 @@ class KnownLogs:
     Attributes:
         clock: state of all pipelines by the clock log; made by `read`.
         end: offset in the clock log before which all was read or written.
+        ledger_end: offset in the ledger before which all was read when it was last read.
     """
 
     clock: Clock
@@ -98,7 +99,7 @@ class KnownLogs:
         self._progress = progress
         self.ledger = Ledger()
         self.snapshots = Snapshots(setup.engine.keep_clock)
-        self.end = 0
+        self.end = self.ledger_end = 0
 
     async def read(self) -> None:
         """Read the ledger and the clock log, each to its end.
@@ -139,8 +140,9 @@ class KnownLogs:
     async def _read_ledger(self) -> None:
         """Read the ledger to its end."""
         values, known = [], self.ledger.records
-        async for records, _, _ in read_to_end(self._kafka, self._names.ledger, 0):
+        async for records, position, _ in read_to_end(self._kafka, self._names.ledger, 0):
             values += [r.value for r in records]
+            self.ledger_end = position
             self._progress.moved()
         self.ledger = Ledger.read(values, self._setup.signing)
         check_grown(self._setup.deployment, self.ledger)

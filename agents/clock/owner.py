@@ -83,7 +83,7 @@ class ClockOwner:
         self._on_lost = on_lost
         self._trim = trim
         self._settling = settling
-        self._unsure = True  # whether the clock log was read but not written since
+        self._unsure = set[str]()  # logs that were read but not written since
         self._owned = False  # whether this owner has opened before
         self._markers: asyncio.Task[ShardMarkers] | None = None
         self.progress = Progress("the clock")
@@ -107,7 +107,7 @@ class ClockOwner:
         logs = (self._names.clock, self._names.ledger)
         await start_producer(self._producer, [TopicPartition(name, 0) for name in logs])
         await self._known.read()
-        self._unsure = True
+        self._unsure = set(logs)
         self._wall = WallClock(self._known.clock.time)
         self._asker = consumer(self._kafka)  # fetches nothing, so its questions wait for no fetch
         await self._asker.start()
@@ -306,8 +306,11 @@ class ClockOwner:
             for record in records
         ]
         try:
-            told = (await answers([*paid, *sent]))[len(paid) :]
-            self._check_end(told[0].offset)
+            told = await answers([*paid, *sent])
+            if paid:
+                self._check_end(self._names.ledger, told[0].offset, self._known.ledger_end)
+            told = told[len(paid) :]
+            self._check_end(self._names.clock, told[0].offset, self._known.end)
             for record, answer in zip(records, told, strict=True):
                 self._lead.check(record.time, answer)
                 if self._follows_time(record):
@@ -322,15 +325,15 @@ class ClockOwner:
         await self._producer.commit_transaction()
         return told
 
-    def _check_end(self, offset: int) -> None:
-        """Check that the clock log continues where reading ended, since only its owner writes it.
+    def _check_end(self, topic: str, offset: int, end: int) -> None:
+        """Check that a log continues where reading ended, since only the clock's owner writes it.
 
         A leader that is cut off from the other brokers may not know that it was replaced, and
         report an old end to readers; writes go to the current leader.
         """
-        if self._unsure and offset != self._known.end:
-            raise NotLeaderForPartitionError(f"{self._names.clock} was not read to its end")
-        self._unsure = False
+        if topic in self._unsure and offset != end:
+            raise NotLeaderForPartitionError(f"{topic} was not read to its end")
+        self._unsure.discard(topic)
 
     def _follows_time(self, record: ClockRecord) -> bool:
         """Whether a record belongs to a pipeline that follows the clock, not to an external one."""

@@ -317,11 +317,20 @@ class Cluster:
         """Read all committed records of one partition; see `each`."""
         return list(self.each(topic, partition, start))
 
-    def each(self, topic: str, partition: int = 0, start: int = 0) -> Iterator[Any]:
+    def each(
+        self,
+        topic: str,
+        partition: int = 0,
+        start: int = 0,
+        ended: Callable[[int], None] = lambda end: None,
+    ) -> Iterator[Any]:
         """Yield all committed records of one partition, as confluent messages.
 
         A commit returns before its records become visible. So this waits for everything that was
         written before the call, unless a producer died and left its transaction open.
+
+        Args:
+            ended: called with the end up to which all was read, as the broker that was read has it.
 
         Raises:
             OutageError: the broker is silent, or the partition has no leader.
@@ -345,6 +354,7 @@ class Cluster:
                 elif not of_group(message.error()):
                     self.rights.refuse(KafkaException(message.error()), "READ", topic)
                     raise failed(message.error(), f"{topic}-{partition}")
+        ended(reached)
 
     def producer(self, **options: Any) -> Producer:
         """Make a producer with this cluster's settings; ``options`` of librdkafka override them."""

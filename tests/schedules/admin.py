@@ -152,6 +152,9 @@ class Message:
     def error(self) -> Any:
         return self._error
 
+    def topic(self) -> str:
+        return self._place[0]
+
     def partition(self) -> int:
         return self._place[1]
 
@@ -226,8 +229,7 @@ class Writer:
     """Stands for `confluent_kafka.Producer`, for claims and what `hush topics` declares."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._lines: list[tuple[Place, Any]] = []
-        self._told: list[Any] = []
+        self._lines: list[tuple[Place, Any, Any]] = []
         self._id: str = options.get("transactional.id", "")
         self._epoch: int | None = None
 
@@ -258,25 +260,40 @@ class Writer:
         self, topic: str, value: bytes, key: Any = None, partition: int = 0, on_delivery: Any = None
     ) -> None:
         """Keep a record."""
-        self._lines.append(((topic, partition), (key, value, None, ())))
-        self._told += [] if on_delivery is None else [on_delivery]
+        self._lines.append(((topic, partition), (key, value, None, ()), on_delivery))
 
     def commit_transaction(self, timeout: float) -> None:
-        """Append the kept records in one transaction."""
-        if (epoch := self._epoch) is None:
-            self.flush(0)
-            return
-        lines, self._lines = self._lines, []
-        for place, content in lines:
-            self._asked(lambda b, at=place, one=content: b.produce(self._id, epoch, at, [one], 30))
-        self._asked(lambda broker: broker.end(self._id, epoch, True))
+        """Append the kept records, and commit all since the transaction began."""
+        self.flush(timeout)
+        self._end(True)
+
+    def abort_transaction(self, timeout: float) -> None:
+        """Abort all since the transaction began."""
+        self._lines.clear()
+        self._end(False)
+
+    def _end(self, commit: bool) -> None:
+        if (epoch := self._epoch) is not None:
+            self._asked(lambda broker: broker.end(self._id, epoch, commit))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def poll(self, timeout: float) -> int:
+        """Append the kept records."""
+        return self.flush(timeout)
 
     def flush(self, timeout: float) -> int:
         """Append the kept records; none remains."""
-        for place, content in self._lines:
-            world.current().broker.append(place, *content)
-        self._lines.clear()
-        for told in self._told:
-            told(None, None)
-        self._told.clear()
+        lines, self._lines = self._lines, []
+        for place, content, told in lines:
+            message = Message(place, self._append(place, content), None)
+            if told is not None:
+                told(None, message)
         return 0
+
+    def _append(self, place: Place, content: tuple[Any, ...]) -> int:
+        if (epoch := self._epoch) is None:
+            return world.current().broker.append(place, *content).offset
+        (answer,) = self._asked(lambda b: b.produce(self._id, epoch, place, [content], 30))
+        return int(answer.offset)

@@ -179,7 +179,7 @@ def unread_end() -> None:
         return await transact(*given[:-1], None)
 
     shard.transact = believing  # type: ignore[assignment]
-    owner.ClockOwner._check_end = lambda self, offset: None  # type: ignore[method-assign]
+    owner.ClockOwner._check_end = lambda self, *_: None  # type: ignore[method-assign]
 
 
 def uncounted_frames() -> None:

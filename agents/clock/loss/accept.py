@@ -19,8 +19,9 @@ from ....topics.records import Trigger
 from ....topics.signatures import SigningKey
 from ...deployment.model import Deployment, Pipeline
 from ...kafka.cluster import Cluster
+from ..appending import Line, append, ledger_line
 from ..begins import SealedOffsets
-from ..genesis import Line, Stated, append, ledger_line
+from ..genesis import Stated
 from ..ledger import LOST, Ledger
 from ..log import ALL, entries_of
 from ..paid import Clocked
@@ -140,9 +141,7 @@ class Acceptance:
             begin[one.partition], end[one.partition] = one.begin, one.end
         lost = Lost(names.genesis, topic, begin, end)
 
-        def lines() -> list[Line]:
-            values = (m.value() for m in self.cluster.read(names.ledger))
-            ledger = Ledger.read(values, self.signing)
+        def lines(ledger: Ledger) -> list[Line]:
             made = [Line(names.begins, topic.encode(), lost.encode())]
             body = {"topic": topic, "epochs": epochs, "seal": lost.seal(self.secret)}
             stated: list[Stated] = [("loss", body)]
@@ -154,4 +153,5 @@ class Acceptance:
                 made.append(ledger_line(names.ledger, record))
             return made
 
-        append(self.cluster, names.transactional_id("clock", "clock", 0), lines)
+        identity = names.transactional_id("clock", "clock", 0)
+        append(self.cluster, identity, names.ledger, self.signing, lines)

@@ -115,7 +115,8 @@ def owner(clock: Clock, ledger: Ledger, producer: Recorder) -> ClockOwner:
     made._names, made._deployment, made._kafka = NAMES, MADE, Kafka()
     made.progress = Progress("the clock")
     made._known, made._producer = known_logs(ledger, clock), producer
-    made._known.end, made._unsure = FIRST, True
+    made._known.end = made._known.ledger_end = FIRST
+    made._unsure = {NAMES.clock, NAMES.ledger}
     made._on_record = lambda *_: None
     made._wall, made._pace = WallClock(), Pace(1.0)
     made._settling, made._owned = Settling(0), True

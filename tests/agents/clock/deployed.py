@@ -13,7 +13,8 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
-from hushstream.agents.clock import genesis as admin
+from hushstream.agents.clock.appending import Line, append, ledger_line
+from hushstream.agents.clock.ledger import Ledger
 from hushstream.agents.deployment.published.statement import charge_body
 from hushstream.agents.worker.admission import prepare
 from hushstream.deploy.broker import Broker
@@ -100,12 +101,13 @@ class Deployed(Local):
         assert producer.flush(120) == 0
 
     def charge(self, fingerprint: str) -> None:
-        ledger = admin.read_ledger(self.cluster, self.name)
         body = charge_body(self.deployment.pipelines[0], 0, "1.0", fingerprint)
-        identity = self.names.transactional_id("clock", "clock", 0)
-        record = ledger.next("charge", 1, body)
-        line = admin.ledger_line(ledger_topic(self.name), record)
-        admin.append(self.cluster, identity, lambda: [line])
+        identity, topic = self.names.transactional_id("clock", "clock", 0), ledger_topic(self.name)
+
+        def lines(ledger: Ledger) -> list[Line]:
+            return [ledger_line(topic, ledger.next("charge", 1, body))]
+
+        append(self.cluster, identity, topic, None, lines)
 
 
 @pytest.fixture

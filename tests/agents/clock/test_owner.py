@@ -217,14 +217,15 @@ def test_a_transaction_that_failed_has_neither_charged_nor_triggered():
     assert clock.fire(pipeline, due, ORIGIN + 6 * HOUR) == (charges, record)  # the same again
 
 
-def test_a_clock_log_that_was_not_read_to_its_end_gets_no_trigger():
+@pytest.mark.parametrize("log", ["end", "ledger_end"])
+def test_a_log_that_was_not_read_to_its_end_gets_no_trigger(log: str):
     """A leader that is cut off may answer readers with an old end offset."""
     clock, ledger = begun(with_pipeline(external=False))
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
     charges, record = clock.fire(pipeline, due, ORIGIN + 6 * HOUR)
     producer = Recorder()
     made = owner(clock, ledger, producer)
-    made._known.end = FIRST - 1
+    setattr(made._known, log, FIRST - 1)
     with pytest.raises(NotLeaderForPartitionError):
         asyncio.run(made._commit(charges, [record]))
     assert "commit" not in producer.done and not ledger.charges

@@ -7,7 +7,7 @@ from typing import Any
 
 import hushstream.agents.clock.loss.accept as accept_module
 import pytest
-from hushstream.agents.clock.genesis import Line
+from hushstream.agents.clock.appending import Line
 from hushstream.agents.clock.ledger import FORMAT, LOST, Ledger
 from hushstream.agents.clock.loss.accept import Acceptance, Lost, _span, read_accepted, resumed
 from hushstream.agents.clock.loss.found import Loss
@@ -34,9 +34,9 @@ class Written:
             ledger.take(record.encode())
             self.topics.setdefault(NAMES.ledger, []).append(record.encode())
 
-        def append(cluster: object, identity: str, made: Any) -> None:
+        def append(cluster: object, identity: str, topic: str, key: None, made: Any) -> None:
             assert identity == NAMES.transactional_id("clock", "clock", 0)
-            for line in made():
+            for line in made(Ledger.read(self.topics[topic], key)):
                 assert isinstance(line, Line)
                 self.topics[line.topic].append(line.value)
 

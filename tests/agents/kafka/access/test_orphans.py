@@ -45,6 +45,9 @@ class Committing(Cluster):
         made = super().producer(**settings)
 
         class Slow:
+            def __len__(_) -> int:
+                return len(made)
+
             def __getattr__(_, name: str) -> Any:
                 if name == "commit_transaction":
                     self.then()
