@@ -210,6 +210,9 @@ class AskedTriggers:
         Args:
             clock: clock that receives the requests, now and with each `read`.
             last: newest snapshot, which has the requests read before it.
+
+        Raises:
+            RewoundError: the topic ends before what the snapshot has read of it.
         """
         self._clock, self._wall = clock, wall
         self._consumer = consumer(self._kafka)
@@ -217,8 +220,9 @@ class AskedTriggers:
         wait_patiently(self._consumer, FIXED_MS)
         self._consumer.assign([self._place])
         begin = (await self._consumer.beginning_offsets([self._place]))[self._place]
-        self._consumer.seek(self._place, begin if last is None else max(begin, last.requests))
-        end = (await self._consumer.end_offsets([self._place]))[self._place]
+        start = begin if last is None else max(begin, last.requests)
+        end = (await reached(self._consumer, {self._place: start}))[self._place]
+        self._consumer.seek(self._place, start)
         silence = Silence(self._place.topic)
         while (place := await self.position()) < end:
             silence.check(place)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +40,7 @@ from ..kafka.clients import (
     within,
 )
 from ..kafka.outage import OUTAGE
-from ..kafka.patience import AWAY, OUTAGES, asked_to_end, through_outages
+from ..kafka.patience import AWAY, OUTAGES, asked_to_end, check_outage, through_outages
 from ..kafka.progress import Progress
 from .known import AskedTriggers, ClockSetup, KnownLogs
 from .ledger import Ledger
@@ -142,11 +144,18 @@ class ClockOwner:
         }
 
     async def run(self) -> None:
-        """Beat until cancelled; wait out outages of the broker, and raise any other error."""
+        """Beat until cancelled; wait out outages of the broker, and raise any other error.
+
+        Raises:
+            EngineError: no beat has succeeded for `kafka.outage_timeout`, although it could open.
+        """
+        patience, until = self._kafka.outage_timeout, math.inf  # until when beats may fail
         while True:
             self._pace.begin()
+            began = time.monotonic()  # a suspended process fails once more
             try:
                 await self._beat()
+                until = math.inf
                 self.progress.moved()
                 await self._rest()
             except OUTAGES as error:
@@ -154,6 +163,9 @@ class ClockOwner:
                     raise
                 if self.leaving:
                     return
+                if began > until:
+                    check_outage(self.progress.what, until, patience, error)
+                until = min(until, time.monotonic() + patience / 1e6)
                 await self._again(error)
                 if self.leaving:
                     return

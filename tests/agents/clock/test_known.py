@@ -13,7 +13,7 @@ from hushstream.agents.clock.clock import Clock
 from hushstream.agents.clock.known import KnownLogs, check_grown
 from hushstream.agents.clock.ledger import Ledger
 from hushstream.errors import EngineError, LedgerError, RewoundError
-from hushstream.topics.records import TriggerRequest, encode
+from hushstream.topics.records import Snapshot, TriggerRequest, encode
 
 from ...support import DAY, HOUR, ORIGIN, beat, deployment, start
 from .bench import P, asking, begun, known_logs, with_pipeline
@@ -154,6 +154,43 @@ def test_a_request_too_far_ahead_is_ignored_whoever_sent_it(caplog):
     assert asyncio.run(made.read())
     assert clock.requested == {"p": now + HOUR}
     assert caplog.text.count("more than a day ahead") == 2
+
+
+@pytest.mark.parametrize("end", [3, 2])
+def test_requests_that_were_read_before_and_are_gone_end_the_owner(monkeypatch, end: int):
+    """The topic alone lost its end: a reader there would be refused again and again."""
+
+    class Requests:
+        place = -1
+
+        async def start(self) -> None: ...
+
+        def assign(self, places: object) -> None: ...
+
+        async def beginning_offsets(self, places: list[TopicPartition]) -> dict[object, int]:
+            return dict.fromkeys(places, 1)
+
+        async def end_offsets(self, places: list[TopicPartition]) -> dict[object, int]:
+            return dict.fromkeys(places, end)
+
+        def seek(self, place: TopicPartition, offset: int) -> None:
+            self.place = offset
+
+        async def position(self, place: TopicPartition) -> int:
+            return self.place
+
+    requests, clients = Requests(), module.reached.__globals__
+    monkeypatch.setattr(module, "consumer", lambda kafka: requests)
+    monkeypatch.setattr(module, "wait_patiently", lambda *_: None)
+    monkeypatch.setitem(clients, "SETTLE_SECONDS", 0.0)
+    clock, _ = begun()
+    made, last = asking(clock), Snapshot(1, {}, {}, 1, "", requests=3)
+    if end == 3:
+        asyncio.run(made.open(clock, made._wall, last))
+        assert requests.place == 3
+    else:
+        with pytest.raises(RewoundError, match="requests-0 ends before"):
+            asyncio.run(made.open(clock, made._wall, last))
 
 
 def test_an_owner_that_counts_fewer_partitions_than_the_ledger_writes_nothing(monkeypatch):

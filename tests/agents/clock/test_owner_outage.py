@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
+import hushstream.agents.clock.owner as module
+import hushstream.agents.kafka.patience as patience
+import pytest
+from aiokafka.errors import OffsetOutOfRangeError
 from hushstream.agents.clock.wall_time import Settling
+from hushstream.errors import EngineError
 from hushstream.topics.records import TriggerRequest
 
 from ...support import HOUR, ORIGIN
@@ -109,3 +114,26 @@ def test_a_request_is_obeyed_at_once_whatever_was_away():
     ((pipeline, due),) = clock.due(ORIGIN + 6 * HOUR)
     assert one._settling.holds(due.scheduled, 0, one._wall.now())
     assert not one._held(pipeline, due)
+
+
+def test_a_clock_whose_beats_all_fail_ends_although_it_can_open(monkeypatch):
+    """Its health pages would stay green for ever."""
+    moment, beats = [1_000.0], list[float]()
+    one = owner(*begun(), Recorder())
+    one._kafka = SimpleNamespace(outage_timeout=300_000_000)
+    for one_of in (module, patience):
+        monkeypatch.setattr(one_of, "time", SimpleNamespace(monotonic=lambda: moment[0]))
+
+    async def beat() -> None:
+        beats.append(moment[0])
+        moment[0] += 2_000.0 if len(beats) in (1, 2) else 50.0  # it is suspended meanwhile
+        if len(beats) != 2:
+            raise OffsetOutOfRangeError("requests")
+
+    async def nothing(*_: object) -> None:
+        """Opening succeeds each time."""
+
+    one._beat, one._again, one._rest = beat, nothing, nothing
+    with pytest.raises(EngineError, match="the clock: no broker for 300 s"):
+        asyncio.run(one.run())
+    assert len(beats) == 11 and beats[-1] - beats[2] == 400.0
