@@ -39,8 +39,9 @@ async def seek_marker(
         last = await _last(client, tp)
         if last == marker:  # the usual case: nothing was written after it
             return Sought(last, True, True)
-        before = await _last(client, tp, position)
+        # In this order: compaction meanwhile may delete the marker, but those before it first.
         after = await _first(client, tp, position)
+        before = await _last(client, tp, position)
         aborted = after is not None and tells_aborted(after, marker)
         return Sought(last, marker in (before, after), before is not None, aborted)
 
