@@ -18,6 +18,7 @@ from ..kafka.access.refusals import of_group, refusal
 from ..kafka.clients import backwards
 from ..kafka.cluster import Cluster
 from ..kafka.logs import PATIENCE_SECONDS, consumer, raw, watermarks
+from ..kafka.offsets import confirmed
 from .genesis import read_ledger
 from .ledger import Ledger
 from .log import ALL, entries_of
@@ -26,7 +27,6 @@ from .snapshots import GROWTH, TAIL, Opening, needed
 from .timeline import Timeline, advance, fold, resumed
 
 LIST = 10_000  # records of one list
-CONFIRM_SECONDS = 5.0  # a new leader may briefly report an older end
 
 
 def check_clock_log(
@@ -172,11 +172,10 @@ def _check_ends(cluster: Cluster, topic: str, reached: list[int]) -> None:
 
     Its next records would get offsets that were counted already, and would never be seen.
     """
-    until = time.monotonic() + CONFIRM_SECONDS
-    while any(
-        end < cut
-        for end, cut in zip(cluster.offsets.ends(topic, len(reached)), reached, strict=True)
-    ):
-        if time.monotonic() > until:
-            raise RewoundError(f"topic {topic} ends before what the clock log has covered of it")
-        time.sleep(0.2)
+
+    def behind() -> str:
+        ends = cluster.offsets.ends(topic, len(reached))
+        return topic if any(a < b for a, b in zip(ends, reached, strict=True)) else ""
+
+    if confirmed(behind):
+        raise RewoundError(f"topic {topic} ends before what the clock log has covered of it")

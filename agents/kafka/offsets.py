@@ -14,6 +14,29 @@ from .access.refusals import Permits
 from .logs import failed
 from .logs import passing as away
 
+CONFIRM_SECONDS = 5.0  # a new leader may briefly report an older end
+
+
+def confirmed(ask: Callable[[], str]) -> str:
+    """Ask what is behind until nothing is, for `CONFIRM_SECONDS` from the first answer on.
+
+    What counts is when it was asked: a suspended process finds an old answer.
+
+    Args:
+        ask: returns what is behind, in words; empty: nothing.
+
+    Returns:
+        The last answer.
+    """
+    until = 0.0
+    while True:
+        asked = time.monotonic()
+        behind = ask()
+        until = until or time.monotonic() + CONFIRM_SECONDS
+        if not behind or asked > until:
+            return behind
+        time.sleep(0.2)
+
 
 class PartitionOffsets:
     """Reads beginnings and ends of partitions; retries for ``patience`` seconds."""

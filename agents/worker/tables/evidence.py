@@ -33,13 +33,13 @@ from ...kafka.clients import read_span
 from ...kafka.cluster import Cluster
 from ...kafka.logs import PATIENCE_SECONDS, check, consumer, watermarks
 from ...kafka.markers import Sought, tells_aborted
+from ...kafka.offsets import confirmed
 from ...state.layout import MARKER, PLAIN_POSITION, POSITION, SEEN
 from ...state.rocks import read_rows
 
 TOLD = POSITION, PLAIN_POSITION, MARKER, SEEN  # rows that record the progress of a table
 STALE_SECONDS = 20 * 3600  # below delete.retention.ms of the changelogs (24 h)
 NEAR = 64  # records below a table's position in which a start looks for its marker
-CONFIRM_SECONDS = 5.0  # a new leader may briefly report an older end
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,8 @@ def check_tables(kafka: Kafka, cluster: Cluster, names: Names, data_dir: Path) -
     """
     folders = sorted((data_dir / names.genesis).glob("*/[0-9]*"))
     known = {folder: found for folder in folders if (found := known_in(folder)) is not None}
-    until = time.monotonic() + CONFIRM_SECONDS
-    while ahead := _ahead(cluster, names, known):
-        if time.monotonic() > until:
-            raise RewoundError(f"{ahead} ends before what the table of it here has read")
-        time.sleep(0.2)
+    if ahead := confirmed(lambda: _ahead(cluster, names, known)):
+        raise RewoundError(f"{ahead} ends before what the table of it here has read")
     _check_histories(kafka, cluster, names, known)
     return len(known)
 
@@ -178,6 +175,18 @@ def check_near(
         OutageError: the broker is silent.
         EngineError: it reports an error.
     """
+    sought = _near(kafka, cluster, client, place, known)
+    if sought is not None and sought.before:
+        # Again: compaction meanwhile may have deleted the marker, but those before it first.
+        sought = _near(kafka, cluster, client, place, known)
+    if sought is not None:
+        check_same(f"{place.topic}-{place.partition}", sought)
+
+
+def _near(
+    kafka: Kafka, cluster: Cluster, client: Consumer, place: TopicPartition, known: Known
+) -> Sought | None:
+    """Look for a table's transaction around its position; None: it is there, or may be."""
     begin = max(watermarks(client, place)[0], known.position - NEAR)
     client.assign([TopicPartition(place.topic, place.partition, begin)])
     before = False
@@ -188,19 +197,19 @@ def check_near(
         if (error := message.error()) is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 if message.offset() < cluster.offsets.written(place.topic, place.partition):
-                    return  # the table's transaction may be just becoming visible
+                    return None  # the table's transaction may be just becoming visible
                 break
             check(kafka, f"{place.topic}-{place.partition}", error, place.topic)
         elif message.key() == MARKER:
             there = decode_marker(message.value())
             if there == known.marker or tells_aborted(there, known.marker):
-                return
+                return None
             if message.offset() >= known.position:
                 break
             before = True
     else:
-        return
-    check_same(f"{place.topic}-{place.partition}", Sought(None, False, before))
+        return None
+    return Sought(None, False, before)
 
 
 def known_in(folder: Path) -> Known | None:

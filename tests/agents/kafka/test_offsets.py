@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import hushstream.agents.kafka.offsets as module
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 from hushstream.agents.kafka.access.refusals import Permits
-from hushstream.agents.kafka.offsets import PartitionOffsets
+from hushstream.agents.kafka.offsets import CONFIRM_SECONDS, PartitionOffsets, confirmed
 from hushstream.errors import EngineError, OutageError
 from hushstream.topics.config.model import Kafka
 
@@ -80,3 +81,32 @@ def test_records_of_a_commit_are_awaited_until_they_can_be_read(
     assert asked(*ends).open("t") == (ends[0] < ends[1])
     asked(*ends).settle("t", seconds)
     assert len(slept) == waits
+
+
+@pytest.mark.parametrize(
+    ("pauses", "told", "said", "asked"),
+    [
+        ((0, 0), ("t", "t", ""), "", 3),
+        ((60, 0), ("t", ""), "", 2),  # the answer is from before a pause
+        ((60, 0), ("t", "t", ""), "", 3),  # a leader is still new
+        ((0, CONFIRM_SECONDS, 0), ("t",), "t", 3),
+        ((0, 60), ("t", "t", ""), "", 3),
+    ],
+)
+def test_what_counts_is_when_a_question_was_asked(
+    pauses: tuple[float, ...], told: tuple[str, ...], said: str, asked: int, monkeypatch: Any
+) -> None:
+    moment, number = [100.0], [0]
+
+    def sleep(seconds: float) -> None:
+        moment[0] += seconds
+
+    def ask() -> str:
+        number[0] += 1
+        sleep(pauses[number[0] - 1] if number[0] <= len(pauses) else 0)
+        return told[min(number[0], len(told)) - 1]
+
+    clock = SimpleNamespace(monotonic=lambda: moment[0], sleep=sleep)
+    monkeypatch.setattr(module, "time", clock)
+    assert confirmed(ask) == said
+    assert number == [asked]

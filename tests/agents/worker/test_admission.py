@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 import hushstream.agents.clock.start as clock_start
+import hushstream.agents.kafka.offsets as offsets
 import hushstream.agents.worker.admission as admission
 import hushstream.agents.worker.startup as startup
-import hushstream.agents.worker.tables.evidence as evidence
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import TopicPartition
@@ -183,8 +183,7 @@ def test_check_and_worker_refuse_alike(case, made, monkeypatch):
         raise AssertionError("the worker has started")
 
     monkeypatch.setattr(startup, "Worker", started)
-    monkeypatch.setattr(clock_start, "CONFIRM_SECONDS", 0.3)
-    monkeypatch.setattr(evidence, "CONFIRM_SECONDS", 0.3)
+    monkeypatch.setattr(offsets, "CONFIRM_SECONDS", 0.3)
     spoil, code, said = CASES[case]
     common = ("-c", str(made.toml), "--bootstrap", made.bootstrap)
     common += ("--set", f"engine.data_dir={made.folder / 'state'}", "--member", MEMBER)

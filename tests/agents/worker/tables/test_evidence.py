@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from types import SimpleNamespace
+from typing import Any, cast
 
 import hushstream.agents.kafka.clients as clients
 import pytest
+from confluent_kafka import TopicPartition
 from hushstream.agents.kafka.cluster import Cluster
 from hushstream.agents.kafka.logs import read_topic
 from hushstream.agents.kafka.offsets import PartitionOffsets
@@ -17,6 +20,7 @@ from hushstream.agents.state.rocks import RocksStore
 from hushstream.agents.worker.tables.evidence import (
     STALE_SECONDS,
     Known,
+    check_near,
     check_tables,
     known_in,
     known_of,
@@ -24,6 +28,7 @@ from hushstream.agents.worker.tables.evidence import (
 )
 from hushstream.errors import RewoundError
 from hushstream.offline.replay_logs import spans
+from hushstream.topics.config.model import Kafka
 from hushstream.topics.names import Names
 from hushstream.topics.records import Marker, decode_marker, encode
 from msgspec.structs import replace
@@ -280,3 +285,35 @@ def test_no_two_transactions_of_a_changelog_have_the_same_name(bench):
     first, second, other = (marker.transaction.split("-") for _, marker in told(bench))
     assert first[0] == second[0] != other[0] and len(other[0]) == 16
     assert (first[1], second[1], other[1]) == ("1", "2", "1")
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_compaction_during_a_look_is_no_other_history(compacted: bool):
+    """The earlier marker was read, then both it and the table's own were deleted."""
+    markers = {at: Marker("g", at, transaction=f"x-{at}") for at in (3, 8, 13)}
+
+    class Client:
+        def get_watermark_offsets(self, *_: object, timeout: float) -> tuple[int, int]:
+            return 0, 15
+
+        def assign(self, places: list[TopicPartition]) -> None:
+            self.at = places[0].offset
+
+        def poll(self, seconds: float) -> object:
+            self.at = min(at for at in markers if at >= self.at) + 1
+            found, told = self.at - 1, encode(markers[self.at - 1])
+            if found == 3 and compacted:
+                del markers[3], markers[8]
+            return SimpleNamespace(
+                error=lambda: None, key=lambda: MARKER, value=lambda: told, offset=lambda: found
+            )
+
+    known = Known(5, markers[8] if compacted else Marker("g", 8, transaction="y"), 5)
+    client: Any = Client()
+    place = TopicPartition("log", 0)
+    if compacted:
+        check_near(Kafka(), cast(Cluster, None), client, place, known)
+        assert markers.keys() == {13}
+    else:
+        with pytest.raises(RewoundError, match="has another history"):
+            check_near(Kafka(), cast(Cluster, None), client, place, known)
