@@ -6,11 +6,13 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
-from ...state.layout import POSITION
+from ...state.layout import DUE, HEAD, NONCE, POSITION, below, unsortable
 from ...state.restored import restored
 from ...state.rocks import RocksStore
+from ...state.store import Changes
 
 log = logging.getLogger("hushstream.state")
 
@@ -48,6 +50,20 @@ def apply(store: RocksStore, records: Sequence[Any], position: int) -> None:
         ends = begun + PART >= len(records)
         changes[POSITION] = position_row(position if ends else int(part[-1].offset) + 1)
         store.write(changes, units)
+        _drop_due(store, changes)
+
+
+def _drop_due(store: RocksStore, changes: Changes) -> None:
+    """Delete local index entries of windows that are over, as the shard itself did.
+
+    It deletes the nonces of a window after all its key rows, and nonces only then.
+    """
+    names = (key for key, row in changes.items() if row is None and key[:1] == NONCE)
+    over = max((unsortable(key[1:]) for key in names if len(key) == HEAD), default=None)
+    if over is None:
+        return
+    while entries := [key for key, _ in islice(store.scan(*below(DUE, over + 1)), PART)]:
+        store.write(dict.fromkeys(entries))
 
 
 def position_row(offset: int) -> bytes:
