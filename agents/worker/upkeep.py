@@ -14,6 +14,7 @@ from prometheus_client import Gauge
 from ...errors import EngineError, HushError
 from ...topics.config.model import Kafka
 from ...topics.records import Marker
+from ..clock.log import RECENT
 from ..kafka.cluster import Cluster
 from ..kafka.patience import OUTAGES, asked_to_end
 from ..kafka.progress import Progress
@@ -194,11 +195,14 @@ class Upkeep:
         return {tp: shard.wanted for tp, shard in self._shards.items() if not shard.paused}
 
     def prune_clock(self) -> None:
-        """Drop beats that all ingest shards here have passed."""
+        """Drop beats that all ingest shards here have passed; a shard that opens reads them again.
+
+        Without such a shard, the newest ones are kept for the next.
+        """
         if self._opening.locked():
             return  # a shard that is about to open may need older beats than all others
-        if passed := [marker.clock for marker in self._markers(INGEST)]:
-            self._clock.prune(min(passed))
+        passed = [marker.clock for marker in self._markers(INGEST)]
+        self._clock.prune(min(passed, default=self._clock.end - RECENT))
 
     def forget_feedback(self) -> None:
         """Drop feedback of windows that all shards here have finished."""

@@ -1,4 +1,4 @@
-"""The room for a worker's tables, measured from the beginning; how far shards are behind."""
+"""A worker's upkeep: room for its tables, how far shards are behind, the beats in memory."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import asyncio
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiokafka.structs import TopicPartition as TP
+from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.stages.topology import AGGREGATE, INGEST, Topology
 from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.agents.worker.shards.shard import Shard
 from hushstream.agents.worker.upkeep import DiskRoom, Upkeep
 from hushstream.errors import EngineError
+from hushstream.topics.records import Beat, Marker
 
 
 def free(metrics: OperatorMetrics) -> float:
@@ -56,3 +61,22 @@ def test_a_shard_is_measured_against_the_end_of_its_topic_and_not_what_was_fetch
     upkeep._follower = SimpleNamespace(ends={TP("raw", 0): 900_000})  # type: ignore[assignment]
     asyncio.run(upkeep._measure())
     assert told == [(0, 900_000), (1, 0)]
+
+
+@pytest.mark.parametrize("opening", [True, False])
+@pytest.mark.parametrize("stage", [INGEST, AGGREGATE, None])
+def test_beats_that_no_shard_here_waits_for_leave_memory(stage: str | None, opening: bool):
+    """A worker without a shard of a raw partition would keep those of months."""
+    upkeep, shard = Upkeep.__new__(Upkeep), SimpleNamespace(tp=TP("t", 0), marker=Marker("g", 0))
+    upkeep._clock = clock = ClockLog({"p": 24})
+    upkeep._opening = cast(asyncio.Lock, SimpleNamespace(locked=lambda: opening))
+    spec: Any = SimpleNamespace(stage=stage, pipeline=None)
+    upkeep._topology = cast(Topology, SimpleNamespace(of=lambda *tp: spec))
+    upkeep._shards = cast(dict[TP, Shard], {} if stage is None else {shard.tp: shard})
+    for n in range(1_000):
+        clock.append(2 * n, Beat(n, {"events": [n]}))
+        shard.marker = Marker("g", 0, 2 * n)
+        upkeep.prune_clock()
+        assert clock.since(2 * n)  # also the first ones, of a young log
+    kept = {INGEST: 1, AGGREGATE: 128, None: 128}[stage]
+    assert len(clock.since(clock.base)) == (1_000 if opening else kept)
