@@ -1,12 +1,17 @@
-"""Reports the steps of one shard to the operator's metrics and to the worker."""
+"""Reports the steps of one shard to the operator's metrics and log, and to the worker."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 
+from ...kafka.outage import OUTAGE
+from ...kafka.patience import AWAY
 from ...stages.step import Stage, Step
 from ..shared import Shared
+
+log = logging.getLogger("hushstream.shard")
 
 
 class ShardReport:
@@ -33,6 +38,20 @@ class ShardReport:
             late = max(time.time() - step.not_before / 1e6, 0.0)
             metrics.delay.labels(pipeline=pipeline).observe(late)
             self._shared.published(pipeline)
+        for text in step.tells:
+            log.info("%s", text)
+
+    def failed(self, error: BaseException, leaving: bool) -> None:
+        """Log a failed transaction.
+
+        Args:
+            leaving: whether another worker is opening the shard, which makes transactions fail.
+        """
+        if isinstance(error, AWAY):
+            OUTAGE.sign(type(error).__name__)
+        elif not leaving:
+            said = "%s: a transaction failed (%s); reopening"
+            log.warning(said, self._name, type(error).__name__)
 
     def standing(self, store: str, size: int, end: int, stage: Stage) -> None:
         """Set how the shard stands, whether or not it commits steps.

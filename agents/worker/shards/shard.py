@@ -22,8 +22,7 @@ from ....topics.records import Marker, TableSeal, encode
 from ...kafka.backlog import Backlog
 from ...kafka.clients import heard, within
 from ...kafka.intervals import Interval, joined
-from ...kafka.outage import OUTAGE
-from ...kafka.patience import AWAY, ELSEWHERE, asked_to_end, through_outages
+from ...kafka.patience import ELSEWHERE, asked_to_end, through_outages
 from ...kafka.progress import Progress
 from ...stages.step import Stage, Step
 from ...state.layout import MARKER
@@ -144,6 +143,10 @@ class Shard:
         await self._host.before_open(self.tp, self.marker, self._state.end)
         self._stage.open(self._state.table, self.marker)
         self._backlog.restart(max(self._stage.position, 0))  # a view may want earlier records again
+        if self._aborted:  # say so at once: a later owner could not know it
+            step = Step(self.marker)
+            await self._transact(step)
+            await self._follow(step)
 
     # -- input --------------------------------------------------------------------------------
 
@@ -249,6 +252,7 @@ class Shard:
             leave()
             await self._restore(error)
             return False
+        self.moved = True
         return True
 
     async def _restore(self, error: DamagedError) -> None:
@@ -317,11 +321,9 @@ class Shard:
         with self._shared.metrics.step.labels(stage="store").time():
             units = step.units.columns()
             await self._in_thread(lambda: self._state.write(changes, self._reached, units))
-        self.marker, self.moved, self._aborted = step.marker, True, ""
+        self.marker, self._aborted = step.marker, ""
         if self._spec.rest is not None:
             self._spec.rest.stepped(asyncio.get_running_loop().time(), step.more)
-        for text in step.tells:
-            log.info("%s", text)
         self._report.step(step)
 
     async def measure(self, end: int) -> None:
@@ -347,11 +349,7 @@ class Shard:
 
     async def _reopen(self, error: BaseException) -> None:
         """Open again after a failed transaction: a new producer, and the state as committed."""
-        if isinstance(error, AWAY):
-            OUTAGE.sign(type(error).__name__)
-        elif not self._leaving:
-            said = "%s: a transaction failed (%s); reopening"
-            log.warning(said, self._name, type(error).__name__)
+        self._report.failed(error, self._leaving)
         if isinstance(error, TimeoutError):  # no broker has answered for long
             self.progress.outage(True)
         if isinstance(error, ELSEWHERE) and not self._leaving:

@@ -67,7 +67,11 @@ def test_what_a_table_has_is_committed(bench, monkeypatch):
     asyncio.run(run())
 
 
-def test_what_no_table_has_is_aborted_and_a_table_that_comes_back_is_restored(bench, monkeypatch):
+@pytest.mark.parametrize("steps", [True, False])
+def test_what_no_table_has_is_aborted_and_a_table_that_comes_back_is_restored(
+    bench, steps: bool, monkeypatch
+):
+    """Even if the worker that aborted it ends before its first step."""
     names, folder = Names("any", bench.genesis), bench.folder / "one"
 
     async def run() -> None:
@@ -77,16 +81,22 @@ def test_what_no_table_has_is_aborted_and_a_table_that_comes_back_is_restored(be
         other = bench.shard("two")
         await other.open()
         assert other.applied == 3
-        other.deliver(interval(3, 4))
-        await applied(other, 4)
+        assert [one.aborted for _, one in told(bench)] == ["", FORGOTTEN]  # before any step
+        if steps:
+            other.deliver(interval(3, 4))
+            await applied(other, 4)
+        else:
+            assert not other.moved
         await other.close()
-        assert [one.aborted for _, one in told(bench)] == ["", FORGOTTEN]
+        assert [one.aborted for _, one in told(bench)] == ["", FORGOTTEN, *[""] * steps]
         assert check_tables(bench.kafka, Cluster(bench.kafka), names, folder) == 1
         shard = bench.shard()
         await shard.open()
-        assert (shard.applied, shard._state.table.get_many([b"n", GHOST])) == (4, [b"4", None])
+        row = b"4" if steps else b"3"
+        assert shard._state.table.get_many([b"n", GHOST]) == [row, None]
+        assert shard.applied == 3 + steps
         await shard.close()
         await stepped(bench, "one", 5)
-        assert [one.aborted for _, one in told(bench)] == ["", FORGOTTEN, ""]
+        assert [one.aborted for _, one in told(bench)] == ["", FORGOTTEN, *[""] * steps, ""]
 
     asyncio.run(run())
