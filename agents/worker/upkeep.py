@@ -1,11 +1,11 @@
-"""Periodic work of a worker: measure, drop old feedback, trim internal topics."""
+"""Periodic work of a worker: measure, drop old feedback and tables, trim internal topics."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from aiokafka.structs import TopicPartition as TP
@@ -28,10 +28,12 @@ from .health.topics import Inflow, TopicWatch
 from .log_follower import LogFollower
 from .setup import WorkerSetup
 from .shards.shard import Shard
+from .tables.left import LeftTables
 
 MEASURE_SECONDS = 30.0
 LOOK_SECONDS = 1.0
 FORGET_SECONDS = 5.0
+LEFT_SECONDS = 3600.0
 
 
 class ClockTrim:
@@ -89,6 +91,7 @@ class Upkeep:
             windows that all shards here have finished is dropped.
         opening: lock held while shards open, since they may need what would be dropped.
         room: reports the free space of the disk to the operator.
+        copies: lists the folders of tables that stand by here.
 
     Attributes:
         progress: progress of this task, and thus of its event loop.
@@ -104,6 +107,7 @@ class Upkeep:
         opening: asyncio.Lock,
         losses: LossWatch | None,
         room: Gauge,
+        copies: Callable[[], Collection[Path]],
     ) -> None:
         self._topology = topology
         self._shards = shards
@@ -113,6 +117,10 @@ class Upkeep:
         self.progress = Progress("the event loop")
         self._losses = losses
         self._room = DiskRoom(setup.data_dir, room)
+        self._left = LeftTables(
+            setup.data_dir / setup.names.genesis, opening,
+            lambda: {*copies(), *(shard.table.path for shard in shards.values())},
+        )  # fmt: skip
         self.inflow = Inflow(
             lambda tp: clock.reached(*tp), follower.ends, lambda: follower.progress.away
         )
@@ -136,7 +144,13 @@ class Upkeep:
         Args:
             crash: returns why Faust's own services have stopped; None while they run.
         """
-        await asyncio.gather(self._look_after(crash, fail), self._forget_keys(fail))
+        left = self._empty_left()
+        await asyncio.gather(self._look_after(crash, fail), self._forget_keys(fail), left)
+
+    async def _empty_left(self) -> None:
+        while True:
+            await asyncio.sleep(LEFT_SECONDS)
+            await self._left.empty()
 
     async def _forget_keys(self, fail: Callable[[BaseException], None]) -> None:
         while self._forgetting is not None:

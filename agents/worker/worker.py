@@ -116,6 +116,7 @@ class Worker:
         self._upkeep = Upkeep(
             setup, self._topology, self.shards, self._follower, self._opening,
             self._shared.losses, self.operator.room,
+            lambda: () if self._standbys is None else self._standbys.folders,
         )  # fmt: skip
         self._standbys = Standbys(self._shared, self._maker.copy) if engine.standbys else None
         self._uploads: Uploads | None = None

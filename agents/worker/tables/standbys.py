@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from aiokafka.structs import TopicPartition
@@ -69,6 +70,11 @@ class Standbys:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="standby")
         self._near = asyncio.Event()  # set while all copies are near the ends of their changelogs
         self.progress = Progress("the standbys")
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of all copies."""
+        return [copy.state.path for copy in self._copies.values()]
 
     async def match(self, wanted: set[TopicPartition]) -> None:
         """Stand by for exactly these shards."""

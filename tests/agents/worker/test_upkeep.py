@@ -8,12 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import hushstream.agents.worker.upkeep as module
 import pytest
 from aiokafka.structs import TopicPartition as TP
 from hushstream.agents.clock.log import ClockLog
 from hushstream.agents.stages.topology import AGGREGATE, INGEST, Topology
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shards.shard import Shard
+from hushstream.agents.worker.tables.left import LeftTables
 from hushstream.agents.worker.upkeep import DiskRoom, Upkeep
 from hushstream.errors import EngineError
 from hushstream.topics.records import Beat, Marker
@@ -80,3 +82,18 @@ def test_beats_that_no_shard_here_waits_for_leave_memory(stage: str | None, open
         assert clock.since(2 * n)  # also the first ones, of a young log
     kept = {INGEST: 1, AGGREGATE: 128, None: 128}[stage]
     assert len(clock.since(clock.base)) == (1_000 if opening else kept)
+
+
+def test_tables_that_were_left_behind_are_looked_at_again_and_again(monkeypatch):
+    upkeep, looks = Upkeep.__new__(Upkeep), list[int]()
+
+    async def empty() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            raise EngineError("enough")
+
+    upkeep._left = cast(LeftTables, SimpleNamespace(empty=empty))
+    monkeypatch.setattr(module, "LEFT_SECONDS", 0.0)
+    upkeep._forgetting = None
+    with pytest.raises(EngineError, match="enough"):
+        asyncio.run(upkeep.run(lambda: None, lambda error: None))

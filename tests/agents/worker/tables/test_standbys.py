@@ -77,6 +77,10 @@ class State:
     def forget(self) -> None:
         self.did.append("forget")
 
+    @property
+    def path(self) -> Path:
+        return Path(f"{self.place.topic}-{self.place.partition}")
+
 
 class Logs:
     """The ends of all changelogs, and the number of clients made."""
@@ -210,6 +214,7 @@ def test_copies_of_shards_that_others_stand_by_for_are_closed(shared, logs):
         async with Running(shared) as running:
             await until(lambda: running.states[ONE].ready)
             await running.standbys.match({TWO})
+            assert running.standbys.folders == [running.states[TWO].path]
             assert running.states[ONE].did[-2:] == ["close", "forget"]
 
     asyncio.run(body())
