@@ -119,6 +119,8 @@ class Entry(NamedTuple):
         adopted: settings for this mechanism, from those of its sibling.
         picture: how its releases are displayed.
         learner: chooses the budget of its bound from releases; None where there is none.
+        published: function from the declared settings to what is published, in words; None where
+            that is the pipeline's aggregates.
     """
 
     name: str
@@ -139,3 +141,4 @@ class Entry(NamedTuple):
     adopted: Callable[[dict[str, Any]], dict[str, Any]] = dict
     picture: Picture = Picture()
     learner: Learner | None = None
+    published: Callable[[Mapping[str, Any]], str | None] = lambda settings: None

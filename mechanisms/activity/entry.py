@@ -13,4 +13,5 @@ ENTRY = Entry(
     mechanisms=(Activity,),
     grouped=False,
     build=build,
+    published=lambda settings: "how many units have how many records",
 )

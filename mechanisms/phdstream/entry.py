@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..entry import MANY, Entry, Picture
 from ..factorization.prefix_noise import longest
-from ..spatial.settings import adopting
+from ..spatial.settings import adopting, map_of
 from .mechanism import PHDStream
 from .planner import PHDStreamPlanner
 from .settings import PHDStreamParameters, build
@@ -29,4 +29,5 @@ ENTRY = Entry(
     sibling="privhp",
     adopted=adopting("all", 1),
     picture=Picture("cells"),
+    published=map_of,
 )

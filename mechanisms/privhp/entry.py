@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..entry import MANY, Entry, Picture
 from ..factorization.prefix_noise import longest
-from ..spatial.settings import adopting
+from ..spatial.settings import adopting, map_of
 from .mechanism import PrivHP
 from .planner import PrivHPPlanner
 from .settings import PrivHPParameters, build
@@ -27,4 +27,5 @@ ENTRY = Entry(
     sibling="phdstream",
     adopted=adopting("binary", 2),
     picture=Picture("cells"),
+    published=map_of,
 )

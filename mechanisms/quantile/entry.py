@@ -19,4 +19,5 @@ ENTRY = Entry(
     triggers=lambda parameters: longest(parameters.factorization),
     planner=QuantilePlanner(),
     picture=Picture(reach=lambda settings: (settings["low"], settings["high"])),
+    published=lambda settings: f"count, and quantiles {', '.join(map(str, settings['at']))}",
 )

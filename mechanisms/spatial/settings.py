@@ -76,6 +76,15 @@ def check_counts(kind: str, setting: Setting) -> None:
     positive("epsilon", setting.epsilon)
 
 
+def map_of(settings: Mapping[str, Any]) -> str:
+    """Say what a spatial mechanism publishes, from its declared settings.
+
+    >>> map_of({"domain": {"axes": [{"name": "lon"}, {"name": "lat"}]}})
+    'counts of cells over lon, lat'
+    """
+    return f"counts of cells over {', '.join(axis['name'] for axis in settings['domain']['axes'])}"
+
+
 def adopting(
     split: Literal["all", "binary"], levels: int
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:

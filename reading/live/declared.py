@@ -36,6 +36,12 @@ class Declared:
         return Picture() if entry is None else entry.picture
 
     @property
+    def published(self) -> str | None:
+        """Words on what it publishes; None where that is its aggregates."""
+        entry = entries().get(self.mechanism)
+        return None if entry is None else entry.published(self.config["mechanism"]["parameters"])
+
+    @property
     def shows(self) -> str:
         """Kind of figure that fits its releases."""
         return self.picture.shows
@@ -107,7 +113,7 @@ def declared(ledger: Ledger) -> dict[str, Declared]:
             for name, body in ledger.pipelines.items()
         ]
         for one in found:  # refuse a damaged declaration here, not later
-            _ = one.windows, one.slot, one.topic, one.unit, one.reach, one.external
+            _ = one.windows, one.slot, one.topic, one.unit, one.reach, one.external, one.published
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise LedgerError("a pipeline's declaration in the ledger cannot be read") from error
     return {one.name: one for one in sorted(found, key=lambda one: one.number)}

@@ -10,6 +10,7 @@ from ...agents.clock.ledger import Ledger, totals
 from ...formats.events.decode import utc
 from ..joint import joint
 from .budget import cap, local, purses, spent
+from .conditions import in_words
 from .declared import MILLI, Declared, declared
 
 SCHEMA = "hush.promise/1"
@@ -110,12 +111,23 @@ def _charge(ledger: Ledger, pipeline: str) -> Mapping[str, Any]:
 
 
 def _released(one: Declared) -> list[str]:
-    """List what is published, in the configuration's names."""
+    """List what is published, in the configuration's names, and of which records."""
+    every = one.config.get("where")
+    if (own := one.published) is not None:
+        field = one.config["inputs"].get("value")
+        return [own + (f" of {field}" if field else "") + _where(every)]
     found = []
     for each in one.config["aggregate"] or ():
         field = f" of {each['field']}" if "field" in each else ""
-        found.append(f"{each['kind']}{field}")
-    return found or ["map" if one.shows == "map" else "count"]
+        found.append(f"{each['kind']}{field}{_where(every, each.get('where'))}")
+    return found or [f"keys{_where(every)}"]
+
+
+def _where(*conditions: Mapping[str, Any] | None) -> str:
+    """Say which records count; nothing if all do."""
+    given = [one for one in conditions if one is not None]
+    whole = given[0] if len(given) == 1 else {"kind": "every", "parts": given}
+    return f" where {in_words(whole)}" if given else ""
 
 
 def _date(millis: int) -> str:

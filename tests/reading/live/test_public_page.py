@@ -21,6 +21,7 @@ from hushstream.reading.live.public_page import page
 from hushstream.topics.config.load import loads
 
 from ...agents.deployment.test_sharing import text as shared
+from ...support import deployment
 from ..signed import KEY
 from .test_declared import compiled
 
@@ -87,6 +88,32 @@ def test_figures_are_those_of_the_ledger(told) -> None:
     assert told["as_of"] == "2019-03-01T12:00:00Z" and told["public_key"] == KEY.public
     (unit,) = [one for one in told["units"] if one["neighbouring"] == "add_remove"]
     assert unit["spent"]["epsilon"] == 240.0
+
+
+@pytest.mark.parametrize(
+    "case,words",
+    [
+        ("phdstream", ["counts of cells over x, y"]),
+        ("privhp", ["counts of cells over x, y"]),
+        ("quantile", ["count, and quantiles 0.25, 0.5, 0.95 of fare"]),
+        ("histogram-plain", ["count"]),
+    ],
+)
+def test_what_is_published_is_said_as_the_mechanism_says_it(case: str, words: list[str]) -> None:
+    (one,) = facts(ledger([compiled(case)], 1), {})["pipelines"]
+    assert one["released"] == words
+
+
+def test_conditions_of_what_is_published_are_said() -> None:
+    more = "where = [{ field = 'f', above = 1.5 }]\naggregate = [{ kind = 'count' }, "
+    more += "{ kind = 'count', name = 'some', where = [{ field = 'z', equals = '<a>' }] }]"
+    made = facts(ledger(list(deployment(more=more).pipelines), 1), {})
+    assert made["pipelines"][0]["released"] == [
+        "count where f > 1.5", 'count where f > 1.5 and z = "<a>"',
+    ]  # fmt: skip
+    assert "count where f &gt; 1.5 and z = &quot;&lt;a&gt;&quot;" in page(made)
+    keys = facts(ledger(list(deployment(more='aggregate = "keys"').pipelines), 1), {})
+    assert keys["pipelines"][0]["released"] == ["keys"]
 
 
 def test_the_page_says_them_in_words(told) -> None:
