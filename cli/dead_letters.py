@@ -15,6 +15,7 @@ from ..agents.deployment.cluster.rights import rights, wanted
 from ..agents.deployment.compile import compile_config
 from ..agents.kafka.set_aside import Letter, letters, reasons
 from ..agents.worker.lines.screen import Screen, say
+from ..agents.worker.lines.visible import visible
 from ..errors import ConfigError, EngineError
 from ..formats.events.reasons import REASONS
 from ..offline.again import Again, Unsent
@@ -123,7 +124,8 @@ def _samples(every: Sequence[Letter], number: int) -> None:
         for letter in alike[-number:]:
             text = (letter.value or b"").decode(errors="backslashreplace")
             cut = "…" if len(text) > CHARACTERS else ""
-            say(f"  {letter.topic}-{letter.partition}@{letter.offset}: {text[:CHARACTERS]}{cut}")
+            shown = visible(text[:CHARACTERS])  # on one line, as a producer could forge others
+            say(f"  {letter.topic}-{letter.partition}@{letter.offset}: {shown}{cut}")
 
 
 def _replay(again: Again, yes: bool, as_json: bool) -> None:
