@@ -30,9 +30,12 @@ def page(flags: Flags, out: Path) -> None:
     It needs no secret: all of it follows from the ledger, and the limits of the configuration.
     """
     check_place("--out", out)
+    beside = out.with_suffix(".json")
+    if out.suffix.lower() == ".json":
+        rule = f"{out} is the name of the facts beside the page: give another, such as"
+        raise click.BadParameter(f"{rule} {out.with_suffix('.html')}", param_hint="--out")
     config = read_config(flags)
     told = facts(ledger_of(config), _limits(config))
-    beside = out.with_suffix(".json")
     out.write_text(page_of(told), "utf-8")
     beside.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n", "utf-8")
     say(f"{out}  for people\n{beside}  for programs")

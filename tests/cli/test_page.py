@@ -37,3 +37,9 @@ def test_it_needs_a_place_and_says_so(made: Ledger) -> None:
     assert code == 2 and "--out" in err
     code, _, err = typed("ledger", "page", "--out", "absent/privacy.html")
     assert code == 2 and "no folder absent" in err
+
+
+@pytest.mark.parametrize("name", ["privacy.json", "privacy.JSON"])
+def test_a_page_does_not_take_the_name_of_its_facts(made: Ledger, name: str) -> None:
+    code, _, err = typed("ledger", "page", "--out", name)
+    assert code == 2 and "privacy.html" in err and not Path(name).exists()
