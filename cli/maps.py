@@ -156,7 +156,7 @@ def _with_map_before(
     release = _last(filter(Wanted(window=asked).takes, every), pipeline, window)
     before = map_before(every, release)
     if before is None:
-        say("no window before this one has ended: cells stay as they are", err=True)
+        say("no earlier window of this space has ended: cells stay as they are", err=True)
     return release, before
 
 

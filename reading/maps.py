@@ -49,9 +49,16 @@ def cells_of(release: Released) -> dict[str, Any]:
 
 
 def map_before(every: Iterable[Released], release: Released) -> Released | None:
-    """Find the last map of the newest window that ended before this release's window began."""
-    start = release.window.start
-    ended = (one for one in every if one.final and one.window.end <= start)
+    """Find the last map of the newest window that ended before this release's window began.
+
+    Maps of another space, such as a pipeline's that this one follows, are passed over.
+    """
+    start, space = release.window.start, bytes(release.manifest.space)
+    ended = (
+        one
+        for one in every
+        if one.final and one.window.end <= start and bytes(one.manifest.space) == space
+    )
     return max(ended, key=lambda one: one.window.start, default=None)
 
 
@@ -112,9 +119,9 @@ def _leaves(release: Released) -> _Leaves:
 
 def _known(release: Released, earlier: Released) -> LeafCounts | None:
     """Leaf counts of an earlier map, in steps of 1/STEPS records; None if it has none."""
-    mine, other = release.manifest, earlier.manifest
-    if (mine.pipeline, bytes(mine.space)) != (other.pipeline, bytes(other.space)):
-        rule = "is a map of another pipeline or space: give one of the same"
+    other = earlier.manifest
+    if bytes(release.manifest.space) != bytes(other.space):
+        rule = "is a map of another space: give one of the same"
         raise ParameterError("earlier", f"{other.pipeline}, {other.window.start}", rule)
     before = _leaves(earlier)
     return LeafCounts(before.code, before.steps.astype(np.float64)) if len(before.code) else None

@@ -129,7 +129,7 @@ def test_the_first_window_has_no_map_before(place: Place) -> None:
     start = min(release.window.start for release in every(CASE)).isoformat()
     words = ("-c", str(place.folder / "hush.toml"), place.case, "--format", "csv")
     code, out, err = typed("points", *words, "--window", start, "--earlier")
-    assert code == 0 and "no window before this one has ended" in err
+    assert code == 0 and "no earlier window of this space has ended" in err
     assert out == run(place, "points", "--window", start, "--format", "csv")
 
 

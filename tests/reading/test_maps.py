@@ -19,6 +19,7 @@ from hushstream.reading.maps import (
 from hushstream.topics.assembly import Released
 from hushstream.topics.config.load import loads
 from hushstream.topics.releases import Manifest, Row, decode_public
+from msgspec import Raw, structs
 
 from ..recorded.pipelines import COMMON, HEAD, SECRET, SETTINGS, WINDOW, rows
 from ..topics.test_assembly import complete, records
@@ -140,6 +141,20 @@ def test_the_map_before_is_the_last_one_of_the_newest_window_that_has_ended() ->
     assert map_before(reversed(found), newest) == before
 
 
+def test_a_follower_goes_on_from_the_map_of_its_predecessor_if_the_space_is_the_same() -> None:
+    found = sorted(every("phdstream"), key=lambda r: (r.window.start, r.trigger))
+    before = map_before(found, found[-1])
+    assert before is not None
+    told = [structs.replace(one, pipeline="next", follows=("phdstream",)) for one in
+            found[-1].manifests]  # fmt: skip
+    first = Released(found[-1].rows, tuple(told))
+    assert map_before([*found[:-1], first], first) == before
+    drawn = points_of(first, seed=3, earlier=before)
+    assert drawn.equals(points_of(found[-1], seed=3, earlier=before))
+    wider = [structs.replace(one, space=Raw(b'{"axes":[]}')) for one in told]
+    assert map_before(found, Released(first.rows, tuple(wider))) is None
+
+
 def test_an_earlier_map_of_another_space_is_refused() -> None:
-    with pytest.raises(ParameterError, match="another pipeline or space"):
+    with pytest.raises(ParameterError, match="another space"):
         points_of(last("phdstream"), earlier=last("privhp"))
