@@ -50,6 +50,15 @@ class Wish:
             raise ParameterError("page", self.page, "must be 0 or more")
         if not 1 <= self.size <= MOST_ROWS:
             raise ParameterError("size", self.size, f"must be from 1 to {MOST_ROWS}")
+        if self.key and not _is_id(self.key):
+            raise ParameterError("key", self.key[:40], "must be the id of a row, a JSON list")
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def view(pipeline: Declared, history: History, asked: Wish) -> dict[str, Any]:
