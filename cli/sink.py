@@ -11,6 +11,7 @@ import click
 from ..agents.deployment.compile import compile_config
 from ..agents.deployment.model import Deployment
 from ..agents.worker.lines.screen import say
+from ..errors import OutageError
 from ..reading.client import ReleaseTopic
 from ..reading.sinks.feed import Feed
 from ..reading.sinks.layout import SinkLayout, layouts, undeclared
@@ -73,21 +74,29 @@ def _opened(stack: ExitStack, kafka: Kafka, place: SinkTarget, layout: SinkLayou
 
 
 def _drain(place: SinkTarget, flows: Sequence[_Drained], once: bool, as_json: bool) -> None:
-    """Write batch after batch, and say what each brought."""
+    """Write batch after batch, and say what each brought.
+
+    Raises:
+        OutageError: the broker is silent before the end, and ``once`` asks to end there.
+    """
     left, filled = list(flows), set[str]()
-    warned = set[tuple[str, str]]()
+    warned, silent = set[tuple[str, str]](), set[str]()
     while left:
         for flow in list(left):
             batch = flow.feed.read(SECONDS / len(left))
             if batch is not None:
                 place.write(flow.layout, batch)
                 filled.add(flow.layout.table)
+                silent.discard(flow.layout.table)
                 _told(place, flow.layout, len(batch.releases), batch.rows, as_json)
                 _told_unheld(flow.layout, flow.layout.unheld(batch.releases), warned)
             elif once and flow.feed.ended:
                 left.remove(flow)
                 if not as_json and flow.layout.table not in filled:
                     say(f"{place.name}: nothing new for {flow.layout.table}")
+            elif flow.feed.silent and flow.layout.table not in silent:
+                silent.add(flow.layout.table)
+                _told_silent(flow.layout, once)
 
 
 def _told(place: SinkTarget, layout: SinkLayout, releases: int, rows: int, as_json: bool) -> None:
@@ -95,6 +104,14 @@ def _told(place: SinkTarget, layout: SinkLayout, releases: int, rows: int, as_js
         emit({"table": layout.table, "releases": releases, "rows": rows})
         return
     say(f"{place.name}: {releases:,} releases with {rows:,} rows into {layout.table}")
+
+
+def _told_silent(layout: SinkLayout, once: bool) -> None:
+    """Say that the broker is silent, which ends a sink that is to end."""
+    words = f"{layout.topic} could not be read to its end: the broker is silent"
+    if once:
+        raise OutageError(words)
+    say(f"{words}; waiting for it", err=True)
 
 
 def _told_unheld(layout: SinkLayout, fields: list[str], warned: set[tuple[str, str]]) -> None:

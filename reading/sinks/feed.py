@@ -20,7 +20,7 @@ from ...agents.kafka.logs import check, consumer, raw
 from ...errors import EngineError
 from ...topics.assembly import Released, ReleaseParts
 from ...topics.releases import Manifest, Row
-from ..client import ReleaseTopic
+from ..client import SILENCE_SECONDS, ReleaseTopic
 from ..schemas import Schemas
 
 MANY = 50_000  # rows after which a batch is full
@@ -154,6 +154,7 @@ class Feed:
         self._progress = SinkProgress(SinkPosition(topic_id, begins, done))
         self._schemas = Schemas(source.kafka, source.topic, source.options)
         self._unread = set(range(partitions))
+        self._heard = time.monotonic()
         # An offset that the topic no longer has is an error: do not silently begin elsewhere.
         reset = "earliest" if position is None else "error"
         self._client = consumer(source.kafka, True, {"auto.offset.reset": reset, **source.options})
@@ -165,6 +166,11 @@ class Feed:
     def ended(self) -> bool:
         """Whether the topic has been read to its end."""
         return not self._unread
+
+    @property
+    def silent(self) -> bool:
+        """Whether the topic has more, of which nothing has come for `SILENCE_SECONDS`."""
+        return bool(self._unread) and time.monotonic() - self._heard > SILENCE_SECONDS
 
     def read(self, seconds: float) -> SinkBatch | None:
         """Read until a batch is full, ``seconds`` have passed, or the topic's end is reached.
@@ -185,6 +191,7 @@ class Feed:
                 if self._ended(message):
                     break
                 continue
+            self._heard = time.monotonic()
             record = self._schemas.decode(raw(message))
             release = self._progress.take(message.partition(), message.offset(), record)
             if release is not None:
@@ -198,6 +205,7 @@ class Feed:
             topic = self._source.topic
             check(self._source.kafka, topic, message.error(), topic, "reader")
             return False
+        self._heard = time.monotonic()
         self._unread.discard(message.partition())
         return not self._unread
 

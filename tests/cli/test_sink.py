@@ -16,6 +16,7 @@ import pytest
 from hushstream import read_releases
 from hushstream.cli.sink import _drain, _Drained
 from hushstream.deploy.broker import Broker
+from hushstream.errors import OutageError
 from hushstream.reading.sinks.feed import SinkBatch
 from hushstream.reading.sinks.layout import SinkLayout
 from pyarrow import parquet
@@ -114,6 +115,8 @@ def test_a_text_in_a_column_of_integers_is_told_once_and_stops_nothing(
     ]
 
     class Fed:
+        silent = False
+
         @property
         def ended(self) -> bool:
             return not left
@@ -133,3 +136,22 @@ def test_a_text_in_a_column_of_integers_is_told_once_and_stops_nothing(
     assert written == [5, None, 6, None]
     err = capsys.readouterr().err
     assert err.count("where zone is no whole number, its column is null; hush_key has the key") == 1
+
+
+def test_a_silent_broker_ends_a_sink_that_is_to_end_and_is_told_of_else(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Fed:
+        ended, silent, asked = False, True, 0
+
+        def read(self, seconds: float) -> None:
+            self.asked += 1
+            if self.asked > 3:
+                raise TimeoutError
+
+    flow = [_Drained(layout("histogram"), Fed())]
+    with pytest.raises(OutageError, match="read to its end: the broker is silent"):
+        _drain(object(), flow, True, False)
+    with pytest.raises(TimeoutError):
+        _drain(object(), flow, False, False)
+    assert capsys.readouterr().err.count("the broker is silent; waiting for it") == 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from hushstream.errors import EngineError
 from hushstream.reading.client import ReleaseTopic
 from hushstream.reading.sinks import feed
@@ -145,3 +145,34 @@ def test_a_reader_goes_on_where_its_table_ends_or_not_at_all(
     feed.Feed(source, SinkPosition("new", {"0": 3}))
     feed.Feed(source, None)
     assert asked == [(True, "error", 3), (True, "earliest", 0)]
+
+
+def test_a_topic_of_which_nothing_comes_any_more_is_silent_until_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    end = SimpleNamespace(code=lambda: KafkaError._PARTITION_EOF)
+    coming: list[Any] = []
+
+    def poll(seconds: float) -> Any:
+        clock[0] += seconds
+        return coming.pop(0) if coming else None
+
+    client = SimpleNamespace(assign=lambda places: None, poll=poll)
+    monkeypatch.setattr(feed, "Cluster", _Cluster)
+    monkeypatch.setattr(feed, "consumer", lambda *given: client)
+    monkeypatch.setattr(feed, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    read = feed.Feed(ReleaseTopic(Kafka(bootstrap="127.0.0.1:1"), "t", "p"), None)
+    record = SimpleNamespace(
+        error=lambda: None, partition=lambda: 0, offset=lambda: 0, key=lambda: b"",
+        value=lambda: b"", timestamp=lambda: (1, 0), headers=list,
+    )  # fmt: skip
+    for seconds, come, silent in ((29, [], False), (2, [], True), (1, [record], False),
+                                  (29, [], False), (2, [], True)):  # fmt: skip
+        coming += come
+        read.read(seconds)
+        assert read.silent is silent and not read.ended
+    coming.append(SimpleNamespace(error=lambda: end, partition=lambda: 0))
+    read.read(1)
+    read.read(100)
+    assert read.ended and not read.silent  # nothing more is to come
