@@ -122,8 +122,9 @@ def _said(proof: Proof) -> Iterator[str]:
         yield f"NOT PROVED: {proof.fault}"
     elif proof.unfinished:
         yield (
-            f"NOT COMPLETE: {proof.unfinished}. If it is being published just now, run this again; "
-            "otherwise somebody withholds it, or its deployment stands still."
+            f"NOT COMPLETE: {proof.unfinished}. If it is still to be published, which takes "
+            "engine.publish_delay and longer, run this again, or with a longer --wait; otherwise "
+            "somebody withholds it, or its deployment stands still."
         )
     if not proof.proved:
         return

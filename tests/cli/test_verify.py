@@ -71,6 +71,7 @@ def test_it_names_the_place_at_fault_and_ends_with_3(shown: list[World]) -> None
     shown.append(World(shown[0].ledger, (first[:-1], shown[0].releases[1])))
     code, out, _ = typed(*WORDS)
     assert code == 3 and out.startswith("NOT COMPLETE: release 8 of p is there in part.")
+    assert "takes engine.publish_delay and longer, run this again, or with a longer --wait" in out
 
 
 def test_it_waits_for_what_is_just_being_published(
