@@ -75,6 +75,8 @@ class Tail(threading.Thread):
                 self.trouble = str(error.args[0].str())
             except EngineError as error:
                 self.trouble = str(error)
+            except Exception as error:  # a thread that ended would look like a topic at rest
+                self.trouble = f"this is a mistake of hush: {type(error).__name__}: {error}"
             self._ended.wait(AGAIN_SECONDS)
 
     def _follow(self) -> None:

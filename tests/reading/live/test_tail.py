@@ -133,3 +133,17 @@ def test_a_restart_of_the_broker_loses_nothing(own_broker: Broker) -> None:
         send(own_broker.bootstrap, "tailed", (b"2", HOUR))
         until(lambda: b"2" in seen.values)
         assert sorted(set(seen.values), key=str) == [b"1", b"2"] and tail.is_alive()
+
+
+def test_a_mistake_of_ours_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_module, "AGAIN_SECONDS", 0.01)
+    asked: list[int] = []
+
+    def follow(self: Tail) -> None:
+        asked.append(1)
+        raise KeyError("x")
+
+    monkeypatch.setattr(Tail, "_follow", follow)
+    with tailed("127.0.0.1:1", "t") as (tail, _):
+        until(lambda: len(asked) > 2)
+        assert tail.is_alive() and tail.trouble == "this is a mistake of hush: KeyError: 'x'"
