@@ -162,6 +162,7 @@ def _aside(found: Aside | None, late: int | None) -> str:
         said = ["dead not known"]
     else:
         dead = sum(one.records for one in found.dead)
-        said = [f"{dead:,} dead" if found.whole else f"more than {dead - 1:,} dead"]
-    said.append("late not known" if late is None else f"{late:,} late")
+        said = [f"{'' if found.whole else 'at least '}{dead:,} dead"]
+    least = "at least " if found is not None and not found.whole_late else ""
+    said.append("late not known" if late is None else f"{least}{late:,} late")
     return ", ".join(said)

@@ -26,7 +26,7 @@ from .health import span
 
 READ_SECONDS = 20.0  # for the newest releases of all pipelines
 NEWEST = 10_000  # offsets of each raw partition that the share of dead letters refers to
-MOST = 50_000  # dead letters counted
+MOST = 50_000  # newest offsets of a topic of records set aside that are counted
 LITTLE = 0.1  # of a limit: less left is a warning
 BAD_STATES = ("late", "stopped")
 ALARMS = ("late", "misplaced")  # dead letters are counted below; a bound is meant to cut
@@ -58,7 +58,8 @@ class Aside:
     dead: list[Reasons] = field(default_factory=list)  # by reason and field
     late: int | None = None  # None: they are not kept, or may not be read
     share: float | None = None  # of dead letters among the newest records; None: none yet
-    whole: bool = True  # False: there are more than were counted
+    whole: bool = True  # False: there may be more dead letters than were counted
+    whole_late: bool = True  # the same of late records
     seen: bool = True  # False: not kept, or this user may not read them
 
 
@@ -128,15 +129,24 @@ def aside(cluster: Cluster, pipeline: Pipeline, read: Mapping[int, tuple[int, in
     found = Aside(seen=pipeline.dlq_topic is not None)
     try:
         if pipeline.dlq_topic is not None:
-            dead = list(letters(cluster, pipeline.dlq_topic, 0, MOST + 1, pipeline.told))
-            found.whole, found.dead = len(dead) <= MOST, reasons(dead)
+            dead = list(letters(cluster, pipeline.dlq_topic, 0, MOST, pipeline.told))
+            found.whole, found.dead = _whole(cluster, pipeline.dlq_topic), reasons(dead)
             found.share = _share(dead, read)
         if pipeline.late_topic is not None:
             late = letters(cluster, pipeline.late_topic, 0, MOST, pipeline.told)
             found.late = sum(1 for _ in late)
+            found.whole_late = _whole(cluster, pipeline.late_topic)
     except RightError:
         found.seen = False
     return found
+
+
+def _whole(cluster: Cluster, topic: str) -> bool:
+    """Whether a topic has no more than its newest `MOST` offsets; it may be missing."""
+    if not cluster.partitions(topic, "READ"):
+        return True
+    (begin,), (end,) = cluster.offsets.begins(topic, 1), cluster.offsets.ends(topic, 1)
+    return end - begin <= MOST
 
 
 def _share(dead: Iterable[Letter], read: Mapping[int, tuple[int, int]]) -> float | None:

@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hushstream.agents.kafka.groups import Member
 from hushstream.agents.worker.health.namesake import Identity
 from hushstream.agents.worker.metrics import OperatorMetrics
+from hushstream.cli.status import _aside
 from hushstream.reading.live.asked import Losses, losses, page_of, ready, together
-from hushstream.reading.live.status import Aside, Status, lost
+from hushstream.reading.live.status import Aside, Status, aside, lost
 from hushstream.topics.config.model import Engine
 from prometheus_client import generate_latest
 
@@ -122,3 +124,19 @@ def test_a_worker_with_an_address_of_ipv6_is_asked_too(
     with _served(b"", code, socket.AF_INET6) as asked:
         assert ready("0:0:0:0:0:0:0:1", asked[0]) is good
     assert ready("::1", asked[0]) is None
+
+
+@pytest.mark.parametrize("end,whole", [(50_007, True), (50_008, False)])
+def test_what_was_set_aside_is_counted_up_to_a_limit_and_the_rest_is_not_denied(
+    end: int, whole: bool
+) -> None:
+    """Offsets of markers hold no record, so the number of those that were read tells nothing."""
+    offsets = SimpleNamespace(begins=lambda topic, n: [7], ends=lambda topic, n: [end])
+    cluster: Any = SimpleNamespace(
+        partitions=lambda topic, right: 1, offsets=offsets, each=lambda topic, n, first: iter(())
+    )
+    pipeline: Any = SimpleNamespace(dlq_topic="d", late_topic="l", told="")
+    found = aside(cluster, pipeline, {})
+    assert (found.whole, found.whole_late) == (whole, whole)
+    least = "" if whole else "at least "
+    assert _aside(found, found.late) == f"{least}0 dead, {least}0 late"
