@@ -50,7 +50,7 @@ def finish(
     wrong = [p for p, charge in paid.items() if ledger.charges[p].hash() != charge]
     figures, name = outcome.figures(), run.deployment.name
     public = PublicTopics(run.config().kafka, name)
-    proof = prove(public.ledger, public.records, name)
+    proof = prove(public.ledger, public.records, public.partitions, name)
     return {
         **{name: figures[name] for name in FIGURES},
         "stuck": len(stuck),

@@ -126,6 +126,7 @@ class Upkeep:
         )
         self._topics = TopicWatch(Cluster(setup.config.kafka), setup.deployment, setup.ledger)
         self.answers = self._topics.progress
+        self._emptying: asyncio.Task[None] | None = None
         self._trimmer = Trimmer(setup.config.kafka)
         self._trim_seconds = setup.config.engine.trim_interval / 1e6
         self._keep_units = setup.config.engine.keep_units
@@ -144,13 +145,17 @@ class Upkeep:
         Args:
             crash: returns why Faust's own services have stopped; None while they run.
         """
-        left = self._empty_left()
-        await asyncio.gather(self._look_after(crash, fail), self._forget_keys(fail), left)
+        try:
+            await asyncio.gather(self._look_after(crash, fail), self._forget_keys(fail))
+        finally:
+            if self._emptying is not None:
+                self._emptying.cancel()
 
-    async def _empty_left(self) -> None:
-        while True:
-            await asyncio.sleep(LEFT_SECONDS)
+    async def _empty_left(self, fail: Callable[[BaseException], None]) -> None:
+        try:
             await self._left.empty()
+        except Exception as error:
+            fail(error)
 
     async def _forget_keys(self, fail: Callable[[BaseException], None]) -> None:
         while self._forgetting is not None:
@@ -175,7 +180,7 @@ class Upkeep:
     async def _look_after(
         self, crash: Callable[[], BaseException | None], fail: Callable[[BaseException], None]
     ) -> None:
-        measured = trimmed = looked = time.monotonic()
+        measured = trimmed = looked = emptied = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.progress.moved()
@@ -196,6 +201,11 @@ class Upkeep:
             if self._trim_seconds and now - trimmed > self._trim_seconds:
                 trimmed = now
                 await self._trim()
+            if now - emptied > LEFT_SECONDS and (self._emptying is None or self._emptying.done()):
+                emptied = now
+                # Beside this task, whose progress is watched: a shard may be opening for long.
+                emptying = self._empty_left(fail)
+                self._emptying = asyncio.create_task(emptying, name="emptying old tables")
             if (error := crash()) is not None:
                 fail(error)
 

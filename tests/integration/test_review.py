@@ -6,7 +6,7 @@ Covers: agents/clock/pinned.py
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -191,6 +191,13 @@ class Racing(Pinned):
     def read(self, topic: str) -> list[Any]:
         return [SimpleNamespace(value=lambda v=v: v) for v in self.logs.get(topic, [])]
 
+    def each(self, topic: str, ended: Callable[[int], None]) -> Iterator[Any]:
+        yield from self.read(topic)
+        ended(len(self.logs.get(topic, [])))
+
+    def __len__(self) -> int:
+        return 0  # of queued records
+
     def producer(self, **options: Any) -> Racing:
         return self
 
@@ -204,8 +211,11 @@ class Racing(Pinned):
     def commit_transaction(self, timeout: float) -> None:
         pass
 
-    def produce(self, topic: str, value: bytes, **place: Any) -> None:
-        self.logs.setdefault(topic, []).append(value)
+    def produce(self, topic: str, value: bytes, on_delivery: Any, **place: Any) -> None:
+        log = self.logs.setdefault(topic, [])
+        log.append(value)
+        at = len(log) - 1
+        on_delivery(None, SimpleNamespace(topic=lambda: topic, offset=lambda: at))
 
 
 def test_declaring_a_pipeline_beside_a_running_clock_keeps_the_chain():

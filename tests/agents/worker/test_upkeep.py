@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +13,7 @@ import hushstream.agents.worker.upkeep as module
 import pytest
 from aiokafka.structs import TopicPartition as TP
 from hushstream.agents.clock.log import ClockLog
+from hushstream.agents.kafka.progress import Progress
 from hushstream.agents.stages.topology import AGGREGATE, INGEST, Topology
 from hushstream.agents.worker.metrics import OperatorMetrics
 from hushstream.agents.worker.shards.shard import Shard
@@ -85,15 +87,39 @@ def test_beats_that_no_shard_here_waits_for_leave_memory(stage: str | None, open
 
 
 def test_tables_that_were_left_behind_are_looked_at_again_and_again(monkeypatch):
-    upkeep, looks = Upkeep.__new__(Upkeep), list[int]()
+    """Beside the watched task, which moves on while a shard opens for long."""
+    upkeep, looks, failed = Upkeep.__new__(Upkeep), list[int](), list[BaseException]()
+    moves = [0]
 
-    async def empty() -> None:
-        looks.append(1)
-        if len(looks) == 3:
-            raise EngineError("enough")
+    def moved() -> None:
+        moves[0] += 1
 
-    upkeep._left = cast(LeftTables, SimpleNamespace(empty=empty))
+    async def run() -> None:
+        ended = asyncio.Event()
+
+        async def empty() -> None:
+            before = moves[0]
+            looks.append(before)
+            while moves[0] < before + 5:
+                await asyncio.sleep(0.001)
+            if len(looks) == 3:
+                raise EngineError("enough")
+
+        def fail(error: BaseException) -> None:
+            failed.append(error)
+            ended.set()
+
+        upkeep._left = cast(LeftTables, SimpleNamespace(empty=empty))
+        task = asyncio.ensure_future(upkeep.run(lambda: None, fail))
+        async with asyncio.timeout(60):
+            await ended.wait()
+        task.cancel()
+        await asyncio.wait([task])
+
+    upkeep._forgetting = upkeep._emptying = None
+    upkeep._trim_seconds, upkeep.progress = 0.0, cast(Progress, SimpleNamespace(moved=moved))
     monkeypatch.setattr(module, "LEFT_SECONDS", 0.0)
-    upkeep._forgetting = None
-    with pytest.raises(EngineError, match="enough"):
-        asyncio.run(upkeep.run(lambda: None, lambda error: None))
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    asyncio.run(run())
+    assert len(looks) >= 3 and str(failed[0]) == "enough"
+    assert all(later >= sooner + 5 for sooner, later in pairwise(looks))  # one after the other

@@ -91,16 +91,16 @@ def evil() -> list[releases.Released]:
 
 def test_released_keys_do_not_act_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    releases._print("text", evil(), False, True)
+    releases._print("text", evil(), False)
     out = capsys.readouterr().out
     assert SEEN in out and acts(out) == set()
-    releases._print("json", evil(), False, True)
+    releases._print("json", evil(), False)
     out = capsys.readouterr().out
     assert json.loads(out)["zone"] == EVIL and acts(out) == set()
 
 
 def test_csv_is_for_machines_and_exact(capfdbinary):
-    releases._print("csv", evil(), False, True)
+    releases._print("csv", evil(), False)
     text = capfdbinary.readouterr().out.decode()
     assert next(csv.DictReader(io.StringIO(text, newline="")))["zone"] == EVIL
 
