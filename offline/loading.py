@@ -241,9 +241,12 @@ class Loading:
                 reached = [TopicPartition(self.topic, 0, at + len(chunk), topic_id)]
                 producer.send_offsets_to_transaction(reached, place, SECONDS)
                 producer.commit_transaction(SECONDS)
-            except BaseException:
+            except BaseException as error:
                 with suppress(KafkaException):  # it is committed, or Kafka aborts it
                     producer.abort_transaction(SECONDS)
+                if isinstance(error, SystemError):
+                    # Ctrl-C while the client called back: it loses the exception, and ends anyway.
+                    raise KeyboardInterrupt from error
                 if any(one.code() == KafkaError.INVALID_TIMESTAMP for one in failed):
                     raise EngineError(
                         f"{self.topic} could not be written whole: a row's time is too far from "
